@@ -14,15 +14,15 @@ use crate::pipeline::{list, text};
 use crate::support::{Fixture, blob, indicator_output, pipeline, script, wait_until};
 
 /// The exporter of Debian's package `prometheus-node-exporter`, which `ASSAY_TEST_NODE_EXPORTER` names.
-struct NodeExporter {
-    address: SocketAddr,
+pub(crate) struct NodeExporter {
+    pub(crate) address: SocketAddr,
     server: Child,
 }
 
 impl NodeExporter {
     /// Returns `None` if no exporter is requested; if it is requested but absent, the test fails.
     #[expect(clippy::print_stdout, reason = "a test that looks at less says so")]
-    fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let Some(program) = std::env::var_os("ASSAY_TEST_NODE_EXPORTER").map(PathBuf::from) else {
             println!("ASSAY_TEST_NODE_EXPORTER is not set: no real node_exporter was scraped");
             return None;
@@ -55,7 +55,7 @@ fn fixture(exporters: &[(&str, &str)], commands: &str) -> Fixture {
 }
 
 /// Returns the telemetry rows of a run.
-fn rows(fixture: &Fixture, run: &str) -> Vec<Row> {
+pub(crate) fn rows(fixture: &Fixture, run: &str) -> Vec<Row> {
     let summary = fixture.manifest(run, "reduce");
     let is_it = |file: &&Value| file["table"] == TELEMETRY_SLICE_FACT.name;
     let file = list(&summary["body"]["files"]).iter().find(is_it).expect("the table is among the files");
@@ -64,21 +64,21 @@ fn rows(fixture: &Fixture, run: &str) -> Vec<Row> {
 }
 
 /// Returns the detail of an issue of a run's Summary.
-fn issue(fixture: &Fixture, run: &str, code: &str) -> String {
+pub(crate) fn issue(fixture: &Fixture, run: &str, code: &str) -> String {
     let summary = fixture.manifest(run, "reduce");
     let issues = list(&summary["body"]["issues"]);
     let found = issues.iter().find(|issue| issue["code"] == code);
     text(&found.unwrap_or_else(|| panic!("no issue `{code}` in {issues:#?}"))["detail"]).to_owned()
 }
 
-fn float(row: &Row, column: &str) -> f64 {
+pub(crate) fn float(row: &Row, column: &str) -> f64 {
     match row.get(column) {
         Some(Cell::Float(value)) => *value,
         other => panic!("`{column}` is {other:?}"),
     }
 }
 
-fn count(row: &Row, column: &str) -> i64 {
+pub(crate) fn count(row: &Row, column: &str) -> i64 {
     match row.get(column) {
         Some(Cell::Int(value)) => *value,
         other => panic!("`{column}` is {other:?}"),
@@ -184,12 +184,4 @@ fn exporters_without_usable_responses_fail_nothing_and_are_reported() {
     let shown = fixture.assay(&["show", "one", "--all"]).success().stdout;
     assert!(shown.contains("exporter/gone"), "{shown}");
     fixture.assay(&["verify", "one", "--recompute"]).success();
-}
-
-#[test]
-fn a_query_server_is_refused_before_anything_runs() {
-    let telemetry = "  telemetry:\n    - {name: thanos, prometheus: 'http://prometheus:9090', pack: dcgm}\n";
-    let fixture = Fixture::with_pipeline(&script("true"), &pipeline("exploratory", &["only"], 1, telemetry));
-    let refused = fixture.run("one").exits(10);
-    assert!(refused.stderr.contains("`spec.telemetry[0].prometheus` is not supported yet"), "{}", refused.stderr);
 }

@@ -56,6 +56,7 @@ mod server_probe;
 mod serving;
 mod serving_claims;
 mod sessions;
+mod sources;
 mod stalls;
 mod stores;
 mod unix_sockets;

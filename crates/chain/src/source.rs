@@ -74,7 +74,11 @@ fn pinned_files(plan: &Plan) -> impl Iterator<Item = &PinnedFile> {
         indicator.chain(serving)
     });
     let locks = plan.variants.iter().filter_map(|variant| variant.python.as_ref()).map(|python| &python.lock);
-    of_workloads.chain(plan.targets.iter().flat_map(|target| &target.objects)).chain(locks).chain(&plan.queries)
+    of_workloads
+        .chain(plan.targets.iter().flat_map(|target| &target.objects))
+        .chain(locks)
+        .chain(plan.pack_files())
+        .chain(&plan.queries)
 }
 
 fn check_pinned(source: &Source, pinned: &PinnedFile) -> Result<(), BrokenLink> {

@@ -306,8 +306,8 @@ fn network(installation: &Installation, store: Option<&str>) -> Vec<Object> {
         policy(own, "assay-store", everything.clone(), &["Egress"], &[], &[dns, to_store]),
         // The API server, and with the same ports the remotes and registries that the driver and plan fetch from.
         policy(own, "assay-api", stages(&["driver", "plan", "provision", "collect"]), &["Egress"], &[], &[to_api]),
-        // A target may be anywhere.
-        policy(own, "assay-measure", stages(&["provision", "execute", "record"]), &["Egress"], &[], &[json!({})]),
+        // A target may be anywhere, and so may a Prometheus, which collect asks.
+        policy(own, "assay-measure", stages(&["provision", "execute", "record", "collect"]), &["Egress"], &[], &[json!({})]),
         // Shards on several nodes compare their clocks.
         policy(
             own,

@@ -75,7 +75,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 /// The statistics of one telemetry metric over one attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// The source: `host`, `endpoint/TARGET` or `exporter/NAME`.
+    /// The source: `host`, `endpoint/TARGET`, `exporter/NAME` or `prometheus/NAME`.
     pub source: String,
     /// The observed object: a node, a target, an exporter.
     pub scope: String,

@@ -11,6 +11,9 @@ const MIN_SAMPLES: u64 = 2;
 /// The largest share of an attempt without samples.
 const MAX_GAP: f64 = 0.5;
 
+/// The beginning of the source of samples that a Prometheus had.
+const PROMETHEUS: &str = "prometheus/";
+
 /// The reason why an attempt has no value of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Absent {
@@ -95,7 +98,12 @@ fn combined(
     is_of: &dyn Fn(&Reading) -> bool,
 ) -> Result<f64, Absent> {
     let named = window.readings.iter().filter(|reading| reading.series.name == name && signal.of.matches(&reading.source));
-    let all: Vec<&Reading> = named.filter(|reading| is_of(reading)).collect();
+    let mut all: Vec<&Reading> = named.filter(|reading| is_of(reading)).collect();
+    // A Prometheus may scrape an exporter that the recorder read, too: what was read twice would be added up.
+    let is_direct = |reading: &&Reading| !reading.source.starts_with(PROMETHEUS);
+    if all.iter().any(is_direct) {
+        all.retain(is_direct);
+    }
     if all.is_empty() {
         return Err(no_metric(signal, window));
     }
@@ -127,7 +135,45 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::median;
+    use super::*;
+    use crate::evidence::Series;
+    use crate::parse_rules;
+
+    fn signal(combine: &str) -> Signal {
+        let text = format!(
+            "rule: a\ntitle: b\nclass: compute\nplaybook: low_gpu_utilization\nslower: [any]\nsignals: [{{name: clock, of: exporter, combine: \
+             {combine}, is: [{{metric: clock}}], unit: MHz, moved: down, ratio: 1.1, reason: r}}]\ninstead: c\nconfirm: d\nneeds: e\n"
+        );
+        parse_rules("r.yaml", &text).expect("a rule").remove(0).signals.remove(0)
+    }
+
+    fn window(readings: &[(&str, &str, f64)]) -> Window {
+        let reading = |(source, metric, mean): &(&str, &str, f64)| Reading {
+            source: (*source).to_owned(),
+            scope: "GPU-0".to_owned(),
+            series: Series::parse(metric),
+            samples: 3,
+            gap: 0.0,
+            mean: *mean,
+            max: *mean,
+        };
+        Window { readings: readings.iter().map(reading).collect(), ..Window::default() }
+    }
+
+    #[test]
+    fn samples_of_a_prometheus_are_those_of_exporters() {
+        let fleet = [("prometheus/fleet", "clock{gpu=\"0\"}", 1900.0), ("prometheus/fleet", "clock{gpu=\"1\"}", 1700.0)];
+        assert_eq!(value(&signal("mean"), &window(&fleet)), Ok(1800.0));
+        let among = values_among(&signal("mean"), &["gpu".to_owned()], &window(&fleet)).expect("two GPUs");
+        assert_eq!(among, BTreeMap::from([("0".to_owned(), 1900.0), ("1".to_owned(), 1700.0)]));
+    }
+
+    #[test]
+    fn what_an_exporter_and_a_prometheus_both_have_is_taken_once() {
+        let both = [("prometheus/fleet", "clock{gpu=\"0\"}", 1900.0), ("exporter/gpu", "clock", 1000.0)];
+        assert_eq!(value(&signal("sum"), &window(&both)), Ok(1000.0));
+        assert_eq!(value(&signal("sum"), &window(&[])), Err(Absent::NoReading));
+    }
 
     #[test]
     fn the_median_of_an_even_number_is_between_the_middle_two() {

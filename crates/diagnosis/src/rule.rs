@@ -70,7 +70,7 @@ pub enum SourceClass {
     Host,
     /// The servers of the case's target.
     Endpoint,
-    /// The exporters that the pipeline names.
+    /// The exporters that the pipeline names, and the samples of exporters that a Prometheus has.
     Exporter,
     /// The numbers of the run itself.
     Outcome,
@@ -83,7 +83,7 @@ impl SourceClass {
         match self {
             Self::Host => of("host"),
             Self::Endpoint => of("endpoint"),
-            Self::Exporter => of("exporter"),
+            Self::Exporter => of("exporter") || of("prometheus"),
             Self::Outcome => false,
         }
     }

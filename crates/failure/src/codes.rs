@@ -453,6 +453,7 @@ error_codes! {
     TargetStays, "target_stays", Environment, AtOnce, "A pod or object of an earlier target does not end within the time limit.", "Remove the pod or object with `kubectl delete`.";
     TargetTaken, "target_taken", Environment, Lasting, "An object with the name of a target's object already exists.", "Wait until the other target has ended, or give the objects other names.";
     TargetsShared, "targets_shared", Environment, Lasting, "The namespace for targets belongs to another installation.", "Name another one with `--targets-namespace`.";
+    TelemetryUnreachable, "telemetry_unreachable", Environment, AtOnce, "A telemetry source, or the endpoint of a target, cannot be asked now.", "Check that it runs, its address in the pipeline, and the credentials that the pipeline refers to.";
     Threads, "threads", Environment, AtOnce, "The program cannot start a thread.", "Check the limits on threads and memory.";
     ToldToEnd, "told_to_end", Environment, AtOnce, "The container of a stage was stopped from outside, and is replaced.", "Wait until the cluster has replaced the container.";
     TooManyEnds, "too_many_ends", Environment, AtOnce, "The run was cancelled or has failed so often that its end cannot be recorded.", "Start a new run.";

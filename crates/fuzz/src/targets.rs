@@ -18,9 +18,10 @@ use assay_manifest::{
     PointId, RunId, TemplateUse, TrialId,
 };
 use assay_simulator::Fault;
-use assay_spec::{Definition, Scenario, parse_objects};
+use assay_spec::{Definition, Pack, Scenario, parse_objects};
 use assay_stage::AcceptedResult;
 use assay_telemetry::counters;
+use assay_telemetry::prometheus::{evaluate, parse_series, parse_time};
 use assay_tokens::{TemplateFiles, Tokenizer};
 use assay_warehouse::records::RecordFile;
 use assay_warehouse::{ObjectError, ObjectLimits, TABLES, for_each_object};
@@ -55,6 +56,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "objects", run: objects },
     Target { name: "parquet", run: parquet },
     Target { name: "pointer", run: pointer },
+    Target { name: "prometheus", run: prometheus },
+    Target { name: "query_pack", run: query_pack },
     Target { name: "records", run: records },
     Target { name: "request", run: request },
     Target { name: "response", run: response },
@@ -267,6 +270,26 @@ fn pieces(bytes: &[u8], number: u8) -> Vec<&[u8]> {
 /// A page of metrics in Prometheus' text format.
 fn exposition(bytes: &[u8]) {
     let _ = counters(&String::from_utf8_lossy(bytes));
+}
+
+/// A response of the HTTP API of Prometheus, and the rows of its series.
+fn prometheus(bytes: &[u8]) {
+    let body = String::from_utf8_lossy(bytes);
+    let _ = parse_time(&body);
+    let Ok(response) = parse_series(&body) else { return };
+    let window = (Instant::from_unix_ns(0), Instant::from_unix_ns(i64::MAX));
+    for query in Pack::built_in("node").iter().flat_map(|pack| &pack.queries) {
+        let evaluated = evaluate(query, window, response.series.clone());
+        assert!(
+            evaluated.rows.iter().all(|row| row.statistics.values.is_none() || row.statistics.n > 1),
+            "one sample is no value"
+        );
+    }
+}
+
+/// A query pack.
+fn query_pack(bytes: &[u8]) {
+    let _ = Pack::parse("packs/own.yaml", bytes);
 }
 
 /// The output of an indicator, or of a harness that it runs.

@@ -24,7 +24,7 @@ pub use bodies::{
     adapters::*, agentx::*, calibration::*, cancellation::*, collection::*, common::*, dataset::*, environment::*,
     error_limit::*, execution::*, foreign_evidence::*, foreign_verdict::*, images::*, over_saturation::*, plan::*,
     publication::*, python_stack::*, rate_profile::*, recording::*, run_end::*, search_result::*, serving::*, sessions::*,
-    source::*, summary::*, token_ids::*, tokenizer::*, tombstone::*, validity_limits::*, verdict::*,
+    source::*, summary::*, telemetry_source::*, token_ids::*, tokenizer::*, tombstone::*, validity_limits::*, verdict::*,
 };
 pub use canonical::{CanonicalError, MAX_EXACT_INTEGER, canonical_json, canonical_value};
 pub use cpu_list::{CpuList, CpuListError};

@@ -5,6 +5,7 @@ mod definitions;
 mod image_files;
 mod import_check;
 mod imports;
+mod packs;
 mod queries;
 mod recorded_pins;
 mod serving;
@@ -14,15 +15,18 @@ use std::collections::BTreeMap;
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
     Artifact, ClientCertificateSource, Control, ControlFact, ControlState, Count, Dataset, Digest, FrozenWorkload, Image,
-    IndicatorWork, Metric, Name, PinnedFile, PinnedSearch, PipelineRef, Plan, PrepareCommand, PythonStack, RunId, Source,
-    SourceFile, SourceRef, Target, TargetTls, TrialOrder, TrialPolicy, UnpinnedInput, Variant,
+    IndicatorWork, Metric, Name, PinnedFile, PinnedSearch, PipelineRef, Plan, PrepareCommand, PythonStack, QueryPack, RunId,
+    Source, SourceFile, SourceRef, Target, TargetTls, TrialOrder, TrialPolicy, UnpinnedInput, Variant,
 };
 use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
 use assay_spec::{Closure, ClosureError, ControlRequirement, Parameter, Program, Script, Work, Workload, expand, read_closure};
 
+use crate::packs::plan_telemetry;
+
 pub use definitions::{DefinitionCheck, check_definitions};
 pub use import_check::{CHECK_IMPORT, CheckedImport, ImportReply, MAX_COUNTED_TEXT};
 pub use imports::check_imports;
+pub use packs::{built_in_pack, prometheus_source};
 pub use queries::{check_query, query_failure, row_id_column, run_query};
 pub use recorded_pins::{RecordedPins, check_plan};
 pub use serving::{
@@ -41,6 +45,9 @@ pub trait Pins {
 
     /// Records that a file names an image without a digest: the system that runs it decides which image it is.
     fn leave_unpinned(&mut self, image: &str, reason: String);
+
+    /// Returns the query pack of Assay of this name, for the telemetry source `source`.
+    fn query_pack(&mut self, source: &Name, pack: &Name) -> Result<QueryPack, Failure>;
 
     /// Returns name and digest of the built-in tokenizer.
     fn built_in_tokenizer(&mut self) -> (String, Digest);
@@ -178,7 +185,7 @@ pub fn derive_plan(
         workloads,
         targets,
         variants: spec.variants.iter().map(|variant| plan_variant(files, variant)).collect::<Result<_, _>>()?,
-        telemetry: spec.telemetry.clone(),
+        telemetry: spec.telemetry.iter().map(|source| plan_telemetry(files, pins, source)).collect::<Result<_, _>>()?,
         cases,
         trial_policy: TrialPolicy {
             count: spec.trials.count,
@@ -363,7 +370,8 @@ fn plan_target(pins: &mut dyn Pins, files: &SourceFiles<'_>, target: &assay_spec
     })
 }
 
-fn plan_tls(tls: &assay_spec::TargetTls) -> TargetTls {
+/// Returns the certificates of a definition as a plan has them.
+pub fn plan_tls(tls: &assay_spec::TargetTls) -> TargetTls {
     let client = |client: &assay_spec::ClientCertificate| ClientCertificateSource {
         cert: client.cert.to_env_var("cert"),
         key: client.key.to_env_var("key"),

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_failure::{ErrorCode, Exit, Failure};
-use assay_manifest::{Artifact, Dataset, Digest, Image, Name, PinnedFile, PinnedSearch, Plan, RunId, UnpinnedInput};
+use assay_manifest::{Artifact, Dataset, Digest, Image, Name, PinnedFile, PinnedSearch, Plan, QueryPack, RunId, UnpinnedInput};
 
+use crate::packs::unknown_pack;
 use crate::{DatasetFile, DatasetRequest, DerivedPlan, Pins, SourceFiles, TokenizerSource, derive_plan};
 
 /// The values of mutable references that a signed Plan records. The Source does not hold them.
@@ -17,6 +18,7 @@ pub struct RecordedPins<'a> {
     searches: BTreeMap<&'a Name, &'a PinnedSearch>,
     tokenizer: Option<(&'a str, Digest)>,
     template_tokens: BTreeMap<&'a Name, u32>,
+    packs: BTreeMap<(&'a Name, &'a Name), &'a QueryPack>,
     asked: BTreeSet<String>,
     unpinned: Vec<UnpinnedInput>,
 }
@@ -38,10 +40,14 @@ impl<'a> RecordedPins<'a> {
             Some((&workload.name, template.tokens))
         });
         let searches = plan.workloads.iter().filter_map(|workload| Some((&workload.name, workload.search.as_ref()?)));
+        let packs =
+            plan.prometheus_sources().flat_map(|(name, source)| source.packs.iter().map(move |pack| ((name, &pack.name), pack)));
+        let packs = packs.filter(|(_, pack)| pack.file.is_none());
         let mut built_in = tokenizers.filter(|tokenizer| tokenizer.file.is_none());
         Self {
             tokenizer: built_in.next().map(|tokenizer| (tokenizer.name.as_str(), tokenizer.digest)),
             template_tokens: template_tokens.collect(),
+            packs: packs.collect(),
             datasets: datasets.collect(),
             searches: searches.collect(),
             images: images.map(|image| (image.reference.as_str(), image.digest)).collect(),
@@ -82,6 +88,11 @@ impl Pins for RecordedPins<'_> {
             self.record_unpinned(reference);
         }
         Ok(Image { reference: reference.to_owned(), digest })
+    }
+
+    /// Returns the recorded pack: its queries are those of the Assay that planned.
+    fn query_pack(&mut self, source: &Name, pack: &Name) -> Result<QueryPack, Failure> {
+        self.packs.get(&(source, pack)).map(|recorded| (*recorded).clone()).ok_or_else(|| unknown_pack(pack))
     }
 
     /// Only the plan stage states the built-in tokenizer, one for all workloads.

@@ -298,10 +298,17 @@ impl LoadedSource {
         self.files.iter().map(|(path, file)| (path.as_str(), file.bytes.as_slice()))
     }
 
-    /// Fails if a secret that a target's header or variable refers to stands in one of the files too, or in the name of the run: all of them
+    /// Returns the secrets that targets and telemetry sources refer to.
+    fn secrets(&self) -> impl Iterator<Item = EnvVar> {
+        let spec = &self.closure.pipeline.spec;
+        let servers = spec.telemetry.iter().filter_map(|source| source.prometheus.as_ref());
+        spec.targets.iter().flat_map(secrets_of).chain(servers.flat_map(|server| secret_headers(&server.headers)))
+    }
+
+    /// Fails if a secret that a header or variable refers to stands in one of the files too, or in the name of the run: all of them
     /// are published. A secret that this machine does not have is not searched for.
     pub fn check_no_secret(&self, run_id: Option<&RunId>) -> Result<()> {
-        for secret in self.closure.pipeline.spec.targets.iter().flat_map(secrets_of) {
+        for secret in self.secrets() {
             let Ok(value) = read_value(&secret) else { continue };
             // Without an authentication scheme that stands before it.
             let bytes = value.as_encoded_bytes().trim_ascii().rsplit(|byte| *byte == b' ').next().unwrap_or_default();
@@ -359,10 +366,14 @@ impl LoadedSource {
 /// Returns the headers of a target whose values are secrets, and its variables that are by their names. What another variable refers to may be
 /// any word.
 fn secrets_of(target: &Target) -> Vec<EnvVar> {
-    let headers = target.headers.iter().filter(|(_, source)| matches!(source, HeaderSource::Secret { .. }));
-    let headers = headers.map(|(name, source)| source.to_env_var(name));
     let variables = target.env.iter().filter(|variable| variable.value.is_none() && looks_secret(&variable.name, "a value"));
-    headers.chain(variables.cloned()).collect()
+    secret_headers(&target.headers).chain(variables.cloned()).collect()
+}
+
+/// Returns the headers whose values are secrets.
+fn secret_headers(headers: &BTreeMap<String, HeaderSource>) -> impl Iterator<Item = EnvVar> {
+    let secret = headers.iter().filter(|(_, source)| matches!(source, HeaderSource::Secret { .. }));
+    secret.map(|(name, source)| source.to_env_var(name))
 }
 
 fn put(store: &Store, name: String, media_type: &str, bytes: &[u8]) -> Result<Artifact> {

@@ -298,7 +298,7 @@ impl Checker<'_, '_> {
             let hint = if std::ptr::eq(format, &raw const REMOTE) {
                 "remove it; git has credential helpers and ssh keys of its own"
             } else if std::ptr::eq(format, &raw const TELEMETRY_URL) {
-                "remove it; telemetry sources are asked without credentials"
+                "remove it; `headers` refers to the credentials of a `prometheus`, and an exporter is asked without any"
             } else {
                 NO_CREDENTIALS
             };

@@ -11,7 +11,8 @@ use crate::format::normal_path;
 use crate::freeze::Pins;
 use crate::lock::parse_lock;
 use crate::noise::Noise;
-use crate::pipeline::Pipeline;
+use crate::pack::Pack;
+use crate::pipeline::{Pipeline, TelemetrySource};
 use crate::problem::{Problem, quote};
 use crate::sizing::{GateSize, gate_sizes};
 use crate::validate::named_workloads;
@@ -28,7 +29,8 @@ pub const MAX_CLOSURE_BYTES: usize = 256 << 20;
 #[derive(Clone, Debug)]
 pub struct Closure {
     /// The files in the order in which they are named, each once: the pipeline, then each workload with its script, its files and
-    /// its README, then the queries, the objects of targets, the lock files of variants, and the noise file.
+    /// its README, then the queries, the objects of targets, the lock files of variants, the query packs
+    /// of telemetry sources, and the noise file.
     pub files: Vec<ClosureFile>,
     /// The pipeline.
     pub pipeline: Pipeline,
@@ -74,12 +76,14 @@ pub type ReadFile<'r, E> = dyn FnMut(&str) -> Result<Option<Vec<u8>>, E> + 'r;
 /// # Errors
 /// All problems of all definitions in one go, or the first failure of `read`.
 pub fn read_closure<E>(path: &str, read: &mut ReadFile<'_, E>) -> Result<Closure, ClosureError<E>> {
-    let mut walk = ClosureReader { read, files: Vec::new(), known: BTreeMap::new(), bytes: 0, problems: Vec::new() };
+    let mut walk =
+        ClosureReader { read, files: Vec::new(), known: BTreeMap::new(), bytes: 0, problems: Vec::new(), packs: BTreeMap::new() };
     let Some(pipeline) = walk.pipeline(path)? else { return Err(ClosureError::Problems(walk.problems)) };
     let workloads = walk.workloads(&pipeline)?;
     walk.queries(&pipeline)?;
     walk.objects(&pipeline)?;
     walk.locks(&pipeline)?;
+    walk.packs(&pipeline)?;
     let noise = walk.noise(&pipeline)?;
     if !walk.problems.is_empty() {
         return Err(ClosureError::Problems(walk.problems));
@@ -162,6 +166,8 @@ struct ClosureReader<'r, E> {
     known: BTreeMap<String, bool>,
     bytes: usize,
     problems: Vec<Problem>,
+    /// The query packs that were read, by path.
+    packs: BTreeMap<String, Pack>,
 }
 
 impl<E> ClosureReader<'_, E> {
@@ -281,6 +287,43 @@ impl<E> ClosureReader<'_, E> {
             }
         }
         Ok(())
+    }
+
+    /// Parses the query packs of telemetry sources, so that one that selects nothing is found before anything runs.
+    fn packs(&mut self, pipeline: &Pipeline) -> Result<(), ClosureError<E>> {
+        for (source_index, source) in pipeline.spec.telemetry.iter().enumerate() {
+            for (index, path) in source.prometheus.iter().flat_map(|source| &source.queries).enumerate() {
+                let place = format!("spec.telemetry[{source_index}].queries[{index}]");
+                let missing = || {
+                    let problem = pipeline.places.problem(&place, format!("there is no file {}", quote(path)));
+                    problem.with_hint("paths of query packs are relative to the repository's root")
+                };
+                let bytes = self.file(path, missing)?;
+                match bytes.map(|bytes| Pack::parse(path, &bytes)) {
+                    Some(Ok(pack)) => self.packs.extend([(path.clone(), pack)]),
+                    Some(Err(problems)) => self.problems.extend(problems),
+                    None => {}
+                }
+            }
+            self.check_metric_names(pipeline, source_index, source);
+        }
+        Ok(())
+    }
+
+    /// Checks that the queries of a source have names of their own: rows are told apart by them.
+    fn check_metric_names(&mut self, pipeline: &Pipeline, index: usize, source: &TelemetrySource) {
+        let Some(server) = &source.prometheus else { return };
+        let own = server.queries.iter().filter_map(|path| self.packs.get(path));
+        let mut packs_of: BTreeMap<&str, &Name> = BTreeMap::new();
+        for pack in server.packs.iter().filter_map(|name| Pack::built_in(name.as_str())).chain(own) {
+            for query in &pack.queries {
+                let Some(other) = packs_of.insert(&query.name, &pack.name) else { continue };
+                let message = format!("the query packs `{other}` and `{}` both have a metric {}", pack.name, quote(&query.name));
+                let problem = pipeline.places.problem(&format!("spec.telemetry[{index}]"), message);
+                self.problems.push(problem.with_hint("give one of them another `name`, or make two sources of the packs"));
+                return;
+            }
+        }
     }
 
     /// Parses the lock files of variants, so that one that locks nothing is found before anything is installed.

@@ -127,6 +127,29 @@ pub(crate) static ENV_NAME: Format = Format {
     },
 };
 
+/// The name of a label of Prometheus.
+pub(crate) static LABEL_NAME: Format = Format {
+    what: "the name of a label",
+    pattern: "^[A-Za-z_][A-Za-z0-9_]*$",
+    example: "instance",
+    max: 200,
+    normal: |text| keep_if(text, is_series_name(text, b"_"), "letters, digits and `_`, beginning with no digit"),
+};
+
+/// The name of a metric of Prometheus.
+pub(crate) static SERIES_NAME: Format = Format {
+    what: "the name of a metric",
+    pattern: "^[A-Za-z_:][A-Za-z0-9_:]*$",
+    example: "node_load1",
+    max: 200,
+    normal: |text| keep_if(text, is_series_name(text, b"_:"), "letters, digits, `_` and `:`, beginning with no digit"),
+};
+
+fn is_series_name(text: &str, signs: &[u8]) -> bool {
+    let accepted = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || signs.contains(&byte));
+    accepted && !text.starts_with(|c: char| c.is_ascii_digit())
+}
+
 pub(crate) static MEMBER: Format = Format {
     what: "a member of a request's body",
     pattern: "^[a-z_][a-z0-9_]*$",
@@ -383,7 +406,7 @@ fn normal_socket(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The address of a telemetry source, which is asked without credentials.
+/// The address of a telemetry source, without credentials: those of a Prometheus are references.
 pub(crate) static TELEMETRY_URL: Format = Format {
     what: "an address",
     pattern: "^https?://[!-~]+$",
@@ -907,7 +930,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [&Format; 43] = [
+    const ALL: [&Format; 45] = [
         &ABSOLUTE_PATH,
         &GIT_REF,
         &TEXT,
@@ -916,6 +939,8 @@ mod tests {
         &NAME,
         &RUN_ID,
         &ENV_NAME,
+        &LABEL_NAME,
+        &SERIES_NAME,
         &MEMBER,
         &HEADER,
         &DURATION,

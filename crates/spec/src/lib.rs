@@ -37,6 +37,7 @@ mod lock;
 mod noise;
 mod normal_form;
 mod objects;
+mod pack;
 mod pipeline;
 mod pod;
 mod problem;
@@ -74,9 +75,11 @@ pub use lengths::{MAX_TOKENS, Scenario, ScenarioError};
 pub use lock::{LockedPackage, MAX_LOCK_BYTES, MAX_LOCKED_PACKAGES, parse_lock};
 pub use noise::{MetricNoise, NOISE, Noise, NoiseRun};
 pub use objects::{MAX_OBJECT_BYTES, parse_documents, parse_objects};
+pub use pack::{MAX_PACK_BYTES, Pack};
 pub use pipeline::{
-    ClientCertificate, ControlRequirement, Gate, MAX_SIZED, MIN_TRIALS, Pipeline, PipelineSpec, PublishSettings, PythonStack,
-    ReadinessProbe, SIMULATOR_PROFILES, SIMULATOR_SETTINGS, Schedule, Shards, Stage, Target, TargetTls, Trials, Variant,
+    ClientCertificate, ControlRequirement, Gate, MAX_SIZED, MIN_TRIALS, Pipeline, PipelineSpec, PrometheusSource,
+    PublishSettings, PythonStack, ReadinessProbe, SIMULATOR_PROFILES, SIMULATOR_SETTINGS, Schedule, Shards, Stage,
+    Target, TargetTls, TelemetrySource, Trials, Variant,
 };
 pub use pod::PodOverride;
 pub use problem::{Excerpt, MAX_PROBLEMS, Problem, did_you_mean, render};

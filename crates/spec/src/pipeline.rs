@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use assay_manifest::{
     Claim, Comparison, Control, Count, CpuList, EnvVar, InferenceService, Intent, Isolation, Name, Placement, Pricing,
-    PythonInstaller, Role, Side, TargetKind, TelemetrySource, ValidityLimits,
+    PythonInstaller, Role, Side, TargetKind, ValidityLimits,
 };
 
 use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
 use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::header_source::{HeaderSource, SecretRef, plain_variable};
 use crate::hot_metrics::{HotMetrics, check_hot_metrics};
+use crate::pack::Pack;
 use crate::pod::{PodOverride, check_pods};
 use crate::problem::{Problem, Problems, did_you_mean, quote};
 use crate::secret::{looks_secret_header, refuse_secrets};
@@ -120,7 +121,7 @@ pub struct PipelineSpec {
     pub targets: Vec<Target>,
     /// Named changes of a target's environment; at least one.
     pub variants: Vec<Variant>,
-    /// The exporters whose counters are recorded while trials run.
+    /// The telemetry sources beside the host and the endpoints.
     pub telemetry: Vec<TelemetrySource>,
     /// The repetitions of each point.
     pub trials: Trials,
@@ -218,6 +219,36 @@ pub struct Target {
     pub working_directory: Option<String>,
     /// Files and folders that it executes, relative to the repository's root.
     pub artifacts: Vec<String>,
+}
+
+/// A telemetry source: an exporter or a Prometheus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TelemetrySource {
+    /// Its name.
+    pub name: Name,
+    /// The address of an exporter's counters.
+    pub scrape: Option<String>,
+    /// The Prometheus with its queries.
+    pub prometheus: Option<PrometheusSource>,
+}
+
+/// A Prometheus with the samples of exporters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrometheusSource {
+    /// Its address, before `/api/v1`.
+    pub url: String,
+    /// The query packs of Assay.
+    pub packs: Vec<Name>,
+    /// The files of further query packs, relative to the repository's root.
+    pub queries: Vec<String>,
+    /// The values of labels that each series must have, one of those listed.
+    pub matchers: BTreeMap<String, Vec<String>>,
+    /// Headers of each request, by lower-case name.
+    pub headers: BTreeMap<String, HeaderSource>,
+    /// True if any certificate is accepted over TLS.
+    pub insecure_skip_tls_verify: bool,
+    /// The certificates of connections to it.
+    pub tls: Option<TargetTls>,
 }
 
 /// The certificates of connections to a target, as the locations of texts in PEM.
@@ -569,7 +600,7 @@ fn check_publish(spec: &CheckedValue, problems: &mut Problems<'_>) {
 }
 
 fn check_secrets(spec: &CheckedValue, problems: &mut Problems<'_>) {
-    let lists = [spec.member("targets"), spec.member("variants"), spec.at(&["publish", "hot_metrics", "receivers"])];
+    let lists = [spec.member("targets"), spec.member("variants"), spec.member("telemetry"), spec.at(&["publish", "hot_metrics", "receivers"])];
     for item in lists.into_iter().flatten().flat_map(CheckedValue::items) {
         if let Some(env) = item.member("env") {
             refuse_secrets(env, "a definition holds references to secrets only", problems);
@@ -629,36 +660,70 @@ fn check_cpus(spec: &CheckedValue, problems: &mut Problems<'_>) {
     }
 }
 
-/// Checks that telemetry comes from exporters: query servers have their keys, and no module reads them yet.
+/// The keys of a telemetry source that belong to a Prometheus.
+const PROMETHEUS_KEYS: [&str; 6] = ["pack", "queries", "match", "headers", "insecure_skip_tls_verify", "tls"];
+
+/// Checks that an exporter has no keys of a Prometheus, and that a Prometheus has queries.
 fn check_telemetry(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let sources = spec.member("telemetry").map_or(&[][..], CheckedValue::items);
     for (index, source) in sources.iter().enumerate() {
         let path = format!("spec.telemetry[{index}]");
-        if let Some(server) = source.member("prometheus") {
-            let message = format!("`{path}.prometheus` is not supported yet: no query server can be a source");
-            problems.add_hinted(server.anchor, message, "name the exporters themselves, each with `scrape`");
-        } else if let Some(pack) = source.member("pack") {
-            let message = format!("`{path}.pack` belongs to `prometheus`, and not to `scrape`");
-            problems.add_hinted(pack.anchor, message, "remove it: an exporter is recorded as a whole");
+        let Some(server) = source.member("prometheus") else {
+            for (key, found) in PROMETHEUS_KEYS.into_iter().filter_map(|key| Some((key, source.member(key)?))) {
+                let message = format!("`{path}.{key}` belongs to `prometheus`, and not to `scrape`");
+                problems.add_hinted(found.anchor, message, "remove it: an exporter is recorded as a whole, without credentials");
+            }
+            continue;
+        };
+        if source.member("pack").is_none() && source.member("queries").is_none() {
+            let known = Pack::built_in_names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            let hint = format!("name a `pack` ({known}), or `queries` with files of your own");
+            problems.add_hinted(server.anchor, format!("`{path}` asks its Prometheus for nothing"), hint);
         }
+        if server.text().is_some_and(|url| url.contains('?')) {
+            let message = format!("`{path}.prometheus` has a query, and paths are added to it");
+            problems.add_hinted(server.span, message, "remove the `?` and what follows it");
+        }
+        for pack in source.member("pack").map_or_else(Vec::new, one_or_many) {
+            let Some(name) = pack.text().filter(|name| Pack::built_in_text(name).is_none()) else { continue };
+            let known = Pack::built_in_names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            let near = did_you_mean(name, Pack::built_in_names()).map(|near| format!("{near} ")).unwrap_or_default();
+            let hint = format!("{near}the packs are {known}; a file of your own belongs in `queries`");
+            problems.add_hinted(pack.span, format!("Assay has no query pack {}", quote(name)), hint);
+        }
+        check_tls_of(source, "prometheus", &path, problems);
     }
+}
+
+/// Returns the items of a list, or the value itself.
+fn one_or_many(value: &CheckedValue) -> Vec<&CheckedValue> {
+    if let Value::List(items) = &value.value { items.iter().collect() } else { vec![value] }
+}
+
+fn texts_of(value: &CheckedValue) -> Option<Vec<String>> {
+    one_or_many(value).into_iter().map(String::read).collect()
 }
 
 /// Checks that certificates are for an address with TLS, and that authorities are trusted only if certificates are verified.
 fn check_tls(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let targets = spec.member("targets").map_or(&[][..], CheckedValue::items);
     for (index, target) in targets.iter().enumerate() {
-        let Some(tls) = target.member("tls") else { continue };
-        let path = format!("spec.targets[{index}]");
-        if target.text_of("url").is_some_and(|url| url.starts_with("http://")) {
-            let message = format!("`{path}.tls` is for a target at `https`, and `{path}.url` begins with `http://`");
-            problems.add_hinted(tls.anchor, message, "write `https://` if the server speaks TLS, or remove `tls`");
-        }
-        let skips = matches!(target.member("insecure_skip_tls_verify").map(|skip| &skip.value), Some(Value::Bool(true)));
-        if let Some(ca) = tls.member("ca").filter(|_| skips) {
-            let message = format!("`{path}.tls.ca` has no effect if `{path}.insecure_skip_tls_verify` accepts any certificate");
-            problems.add_hinted(ca.anchor, message, "keep one of them: with `ca`, the server's certificate is verified");
-        }
+        check_tls_of(target, "url", &format!("spec.targets[{index}]"), problems);
+    }
+}
+
+/// Checks the certificates of a target or telemetry source at `path`, whose address is the field `url`.
+fn check_tls_of(target: &CheckedValue, url: &str, path: &str, problems: &mut Problems<'_>) {
+    let Some(tls) = target.member("tls") else { return };
+    if target.text_of(url).is_some_and(|url| url.starts_with("http://")) {
+        let what = if url == "url" { "a target" } else { "a server" };
+        let message = format!("`{path}.tls` is for {what} at `https`, and `{path}.{url}` begins with `http://`");
+        problems.add_hinted(tls.anchor, message, "write `https://` if the server speaks TLS, or remove `tls`");
+    }
+    let skips = matches!(target.member("insecure_skip_tls_verify").map(|skip| &skip.value), Some(Value::Bool(true)));
+    if let Some(ca) = tls.member("ca").filter(|_| skips) {
+        let message = format!("`{path}.tls.ca` has no effect if `{path}.insecure_skip_tls_verify` accepts any certificate");
+        problems.add_hinted(ca.anchor, message, "keep one of them: with `ca`, the server's certificate is verified");
     }
 }
 
@@ -829,7 +894,26 @@ impl Read for ReadinessProbe {
 
 impl Read for TelemetrySource {
     fn read(source: &CheckedValue) -> Option<Self> {
-        Some(Self { name: source.get("name")?, scrape: source.get("scrape")? })
+        Some(Self { name: source.get("name")?, scrape: source.get("scrape")?, prometheus: PrometheusSource::read(source)? })
+    }
+}
+
+impl PrometheusSource {
+    /// Reads the keys of a Prometheus: `Some(None)` for an exporter.
+    fn read(source: &CheckedValue) -> Option<Option<Self>> {
+        let Some(url) = source.get::<Option<String>>("prometheus")? else { return Some(None) };
+        let packs =
+            source.member("pack").map_or(Some(Vec::new()), |pack| one_or_many(pack).into_iter().map(Name::read).collect());
+        let matched = source.member("match").map_or(&[][..], CheckedValue::members);
+        Some(Some(Self {
+            url: url.trim_end_matches('/').to_owned(),
+            packs: packs?,
+            queries: source.get("queries")?,
+            matchers: matched.iter().map(|(label, values)| Some((label.clone(), texts_of(values)?))).collect::<Option<_>>()?,
+            headers: source.get("headers")?,
+            insecure_skip_tls_verify: source.get::<Option<bool>>("insecure_skip_tls_verify")?.unwrap_or(false),
+            tls: source.get("tls")?,
+        }))
     }
 }
 

@@ -15,9 +15,9 @@ use assay_metric::{SloMetric, Unit};
 use crate::field::{Choice, Field, Rule, Table, Type, Uniqueness, choice, default, optional, required};
 use crate::format::{
     ABSOLUTE_PATH, BRANCH, CASE_ID, CERTIFICATES, COMMIT, CPUS, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENDPOINT_URL,
-    ENV_NAME, GIT_REF, HEADER, HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, JSON_OBJECT, LABEL, LATENCY, LATENESS,
-    MEMBER, METRIC, NAME, OBJECT_NAME, PATH, PAUSE, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SESSION_HEADER, SHA256,
-    SQL_PATH, TELEMETRY_URL, TEXT, TIMEZONE, UNIT, WORD,
+    ENV_NAME, GIT_REF, HEADER, HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, JSON_OBJECT, LABEL, LABEL_NAME, LATENCY,
+    LATENESS, MEMBER, METRIC, NAME, OBJECT_NAME, PATH, PAUSE, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED,
+    SESSION_HEADER, SHA256, SQL_PATH, TELEMETRY_URL, TEXT, TIMEZONE, UNIT, WORD,
 };
 use crate::lengths::MAX_TOKENS;
 
@@ -30,6 +30,11 @@ pub const API_VERSION: &str = "assay.dev/v1alpha1";
 const MAX_LIST: usize = 200;
 /// The most telemetry sources of one pipeline: each is scraped by a thread of the recorder.
 const MAX_TELEMETRY: usize = 16;
+/// The most files of query packs of one telemetry source.
+const MAX_PACKS: usize = 20;
+/// The most labels that a telemetry source matches, and the most values of one of them: the nodes of a large run.
+const MAX_LABEL_MATCHERS: usize = 20;
+const MAX_MATCHED: usize = 1_000;
 /// The most values of one axis of a sweep: enough for every power of two of every unit.
 const MAX_AXIS: usize = 200;
 /// The most environment variables, labels, headers or parameters of one object.
@@ -1213,7 +1218,7 @@ static PIPELINE_SPEC: Table = Table {
             "telemetry",
             &Type::List { item: &Type::Object(&TELEMETRY), min: 0, max: MAX_TELEMETRY, unique: Uniqueness::Field("name") },
             "[]",
-            "Further sources of telemetry, recorded once a second while trials run. The host of the load and the targets' endpoints are always recorded.",
+            "Further sources of telemetry: exporters and Prometheus servers. The host of the load and the targets' endpoints are always recorded.",
         ),
         default("trials", &Type::Object(&TRIALS), "{}", "The trials of each point."),
         default("isolation", &Type::Choice(&ISOLATIONS), "\"none\"", "The isolation between trials; limits what may be claimed."),
@@ -1481,24 +1486,51 @@ static PYTHON_STACK: Table = Table {
     ],
     rules: &[],
 };
+static PACKS: Type = Type::Shapes { scalar: Some(&NAME_TYPE), list: Some(&NAMES), map: None };
+static LABEL_VALUES: Type = Type::Shapes {
+    scalar: Some(&TEXT_TYPE),
+    list: Some(&Type::List { item: &TEXT_TYPE, min: 1, max: MAX_MATCHED, unique: Uniqueness::Item }),
+    map: None,
+};
 static TELEMETRY: Table = Table {
     name: "telemetry source",
-    doc: "An exporter: an address that serves counters as a text of Prometheus, such as node_exporter.",
+    doc: "An exporter, which is recorded while trials run, or a Prometheus, which is asked afterwards for the samples of each attempt.",
     selector: None,
     fields: &[
-        required("name", &NAME_TYPE, "Its name, which becomes `exporter/NAME` in the column `source` of `telemetry_slice_fact`."),
+        required(
+            "name",
+            &NAME_TYPE,
+            "Its name, which becomes `exporter/NAME` or `prometheus/NAME` in the column `source` of `telemetry_slice_fact`.",
+        ),
         optional(
             "scrape",
             &Type::Text(&TELEMETRY_URL),
-            "The address of the exporter's counters, without credentials, such as `http://node-7:9100/metrics`. The path is \
+            "The address of an exporter's counters, without credentials, such as `http://node-7:9100/metrics`. The path is \
              `/metrics` if it is left out.",
         ),
         optional(
             "prometheus",
             &Type::Text(&TELEMETRY_URL),
-            "The address of a query server. Reserved: it is refused in this version.",
+            "The address of a Prometheus, or of another server with its HTTP API, before `/api/v1`, such as `http://prometheus:9090`.",
         ),
-        optional("pack", &NAME_TYPE, "The set of queries for `prometheus`. Reserved like it."),
+        optional("pack", &PACKS, "The query packs of Assay that a `prometheus` is asked: one name, or a list."),
+        optional(
+            "queries",
+            &Type::List { item: &PATH_TYPE, min: 1, max: MAX_PACKS, unique: Uniqueness::Item },
+            "Further query packs: YAML files, relative to the repository's root.",
+        ),
+        optional(
+            "match",
+            &Type::Map { key: &LABEL_NAME, value: &LABEL_VALUES, min: 1, max: MAX_LABEL_MATCHERS },
+            "The labels that each series must have, such as `cluster: a`, with one value, or a list of values of which it has one.",
+        ),
+        optional(
+            "headers",
+            &Type::Map { key: &HEADER, value: &Type::HeaderSource, min: 1, max: MAX_MAP },
+            "Headers sent with each request to a `prometheus`. One that carries credentials is a reference.",
+        ),
+        optional("insecure_skip_tls_verify", &Type::Bool, "Accept any certificate of a `prometheus` over TLS."),
+        optional("tls", &Type::Object(&TARGET_TLS), "The certificates of connections to a `prometheus`."),
     ],
     rules: &[Rule::ExactlyOne(&["scrape", "prometheus"])],
 };

@@ -134,18 +134,19 @@ impl SourceKind for Exporter {
     /// Returns every exporter of the plan.
     fn sampled(&self, plan: &Plan, _: &Environment) -> Vec<Sampled> {
         let sampled = |exporter: &TelemetrySource| {
-            let address = ScrapeAddress::Url(with_default_path(&exporter.scrape));
-            Sampled {
+            let address = ScrapeAddress::Url(with_default_path(exporter.scrape.as_ref()?));
+            Some(Sampled {
                 source: Source::exporter(&exporter.name),
                 sampling: Sampling::Scrape { address, headers: Vec::new(), insecure_skip_tls_verify: false, tls: None },
-            }
+            })
         };
-        plan.telemetry.iter().map(sampled).collect()
+        plan.telemetry.iter().filter_map(sampled).collect()
     }
 
     /// Returns every exporter of the plan: each observes all attempts.
     fn observing(&self, plan: &Plan, _: Option<&Environment>, _: Option<&Case>) -> Vec<Source> {
-        plan.telemetry.iter().map(|exporter| Source::exporter(&exporter.name)).collect()
+        let exporters = plan.telemetry.iter().filter(|source| source.scrape.is_some());
+        exporters.map(|exporter| Source::exporter(&exporter.name)).collect()
     }
 
     fn format(&self) -> LineFormat {
@@ -187,7 +188,7 @@ impl SourceKind for Exporter {
 }
 
 /// Returns the URL of an exporter's counters, with Prometheus's default path if it has none.
-fn with_default_path(url: &str) -> String {
+pub fn with_default_path(url: &str) -> String {
     let (address, query) = url.split_once('?').map_or((url, String::new()), |(address, query)| (address, format!("?{query}")));
     let host_at = address.find("://").map_or(0, |scheme| scheme + "://".len());
     let has_path = address.get(host_at..).is_some_and(|rest| rest.contains('/'));

@@ -70,6 +70,7 @@ struct LastSample {
 }
 
 /// The statistics of one metric over a window.
+#[derive(Debug)]
 pub struct Statistics {
     /// The metric, with its labels if the window has several series of its name.
     pub metric: String,
@@ -200,7 +201,8 @@ fn increase_per_second((before_at, before): (Instant, f64), (at, value): (Instan
     increase(before, value) / (at.ns_since(before_at) as f64 / 1e9)
 }
 
-fn increase(before: f64, value: f64) -> f64 {
+/// Returns the increase of a counter, which counts from 0 again if it fell.
+pub(crate) fn increase(before: f64, value: f64) -> f64 {
     if value < before { value } else { value - before }
 }
 

@@ -10,6 +10,7 @@ use crate::host::Host;
 use crate::line::LineFormat;
 use crate::metric::{MetricKind, Observed};
 use crate::recording::ReadingBody;
+use crate::slice::MAX_METRICS;
 
 /// The kinds of sources, in the order in which their slices are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -238,6 +239,13 @@ impl Source {
     /// Refuses a successful response that is no reading of the source, with the reason.
     pub fn check_response(&self, text: &str) -> Result<(), &'static str> {
         self.definition().check_response(text)
+    }
+
+    /// Returns the number of metrics in a response that have rows, and of those beyond the limits.
+    pub fn count_metrics(&self, text: &str) -> (usize, u64) {
+        let Observed { samples, left_out } = self.definition().observed(&ReadingBody::Text(text.to_owned()));
+        let kept = samples.len().min(MAX_METRICS);
+        (kept, left_out + (samples.len() - kept) as u64)
     }
 
     /// Returns the observed object.

@@ -299,7 +299,7 @@ pub static TRAINING_OUTCOME_FACT: Table = Table {
 pub static TELEMETRY_SLICE_FACT: Table = Table {
     name: "telemetry_slice_fact",
     grain: "run x case x trial x attempt x window x scope x metric",
-    doc: "Recorded counters of hosts, devices, networks and schedulers while a trial ran, in windows. Node, pod and Job are the recorder's.",
+    doc: "Recorded counters of hosts, devices, networks and schedulers while a trial ran, in windows. Node, pod and Job are the recorder's, and null for a Prometheus.",
     reserved: None,
     groups: &[
         IDENTITY,
@@ -312,12 +312,12 @@ pub static TELEMETRY_SLICE_FACT: Table = Table {
             instant("window_end_unix_ns", "End of the window.").required().key(),
             text(
                 "scope_kind",
-                "The kind of the observed object: `host`, `node`, `gpu`, `rank`, `endpoint`, `exporter`, `pod` or `request`.",
+                "The kind of the observed object: `host`, `endpoint` and `exporter`, and of a Prometheus `node`, `gpu`, `pod`, `rank`, `endpoint` or `queue`.",
             )
             .required()
             .key(),
             text("scope_id", "The observed object.").required().key(),
-            text("source", "The source of the values: `host`, `endpoint/TARGET` or `exporter/NAME`.").required().key(),
+            text("source", "The source of the values: `host`, `endpoint/TARGET`, `exporter/NAME` or `prometheus/NAME`.").required().key(),
             text("metric", "The metric.").required().key(),
             text("unit", "The unit of the values.").required(),
             text("metric_kind", "`gauge`, or `counter`, whose values are increases per second.").required(),

@@ -54,6 +54,7 @@ impl Stage for Collect {
         }
         let mut evidence = evidence(&parts, &recordings, &environments);
         evidence.extend(crate::cluster::read_facts(ctx)?);
+        evidence.extend(crate::prometheus::read_samples(ctx, plan, &bodies)?);
         evidence.sort_unstable();
         check_present(ctx, &evidence)?;
         Ok(Collection {

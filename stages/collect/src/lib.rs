@@ -4,11 +4,13 @@ mod cluster;
 mod cross_check;
 mod endpoint;
 mod freeze;
+mod prometheus;
 mod record;
 mod scrape;
 mod shards;
 
 pub use freeze::Collect;
+pub use prometheus::{AttemptToAsk, ask_prometheus};
 pub use record::Record;
 
 /// Returns the failure of a recording that cannot be read.

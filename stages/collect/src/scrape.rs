@@ -160,7 +160,7 @@ struct Scraper {
 impl Scraper {
     fn new(client: Client, source: &Source, address: &ScrapeAddress, path: PathBuf, watch: Stopwatch) -> Result<Self, Failure> {
         let file = File::create(&path).map_err(|error| unwritable(&path, &error))?;
-        let out = CountingWriter { inner: BufWriter::new(file), written: 0 };
+        let out = CountingWriter::new(BufWriter::new(file));
         let out = zstd::Encoder::new(out, zstd::DEFAULT_COMPRESSION_LEVEL).map_err(|error| unwritable(&path, &error))?;
         let gaps = Gaps::new(source.to_string(), ClockReading { at: watch.started_at(), ns: 0 });
         let url = match address {
@@ -188,7 +188,7 @@ impl Scraper {
             let status = line.error.as_deref().unwrap_or_default();
             let (source, shown) = (self.source.description(), &self.display_address);
             Some(format!("{source} has no `{shown}` ({status}): its own counters are not recorded"))
-        } else if self.out.get_ref().written >= MAX_FILE_BYTES {
+        } else if self.out.get_ref().written() >= MAX_FILE_BYTES {
             let full = format!("the recording of {} has reached its limit of {MAX_FILE_BYTES} bytes", self.source.description());
             self.gaps.record_failure(&full);
             Some(full)
@@ -310,9 +310,20 @@ impl Gaps {
 }
 
 /// Counts the bytes that are written through it.
-struct CountingWriter<W> {
+pub(crate) struct CountingWriter<W> {
     inner: W,
     written: u64,
+}
+
+impl<W> CountingWriter<W> {
+    pub(crate) fn new(inner: W) -> Self {
+        Self { inner, written: 0 }
+    }
+
+    /// Returns the number of bytes so far.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
 }
 
 impl<W: Write> Write for CountingWriter<W> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Dataset, Digest, Image, Name, PinnedFile, PinnedSearch, UnpinnedInput};
+use assay_manifest::{Dataset, Digest, Image, Name, PinnedFile, PinnedSearch, QueryPack, UnpinnedInput};
 use assay_planning::{DatasetFile, DatasetRequest, Pins, TokenizerSource};
 use assay_stage::{ErrorCode, Failure};
 
@@ -142,6 +142,11 @@ impl Pins for Pinner<'_> {
         if !self.unpinned.iter().any(|unpinned| unpinned.what == image) {
             self.unpinned.push(UnpinnedInput { what: image.to_owned(), reason });
         }
+    }
+
+    fn query_pack(&mut self, _: &Name, pack: &Name) -> Result<QueryPack, Failure> {
+        let unknown = || Failure::new(ErrorCode::Plan, format!("there is no query pack `{pack}`"));
+        assay_planning::built_in_pack(pack.as_str()).ok_or_else(unknown)
     }
 
     fn built_in_tokenizer(&mut self) -> (String, Digest) {

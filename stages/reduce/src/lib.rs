@@ -77,7 +77,7 @@ impl Stage for Reduce {
         let (pods, unread) = pods::write(ctx, &context, &dimensions, &list)?;
         let attempts = attempts::write(ctx, &context, &dimensions, &points)?;
         let issues = issues(&points, &context).into_iter().chain(not_finite.issue());
-        let issues: Vec<Reason> = issues.chain(telemetry.left_out).chain(unread).collect();
+        let issues: Vec<Reason> = issues.chain(telemetry.issues).chain(unread).collect();
         let evidence = Evidence { plan, environments: &environments, collection, status, points: &points, issues: &issues };
         let publication_safe = assay_claim::shortfalls(Intent::Publication, &evidence).is_empty();
         let findings = Findings { publication_safe, issues };

@@ -2,13 +2,14 @@
 //!
 //! The rows are for finding causes; no published number comes from them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 
 use assay_manifest::{
-    Artifact, Block, CuratedFile, Environment, HostRole, PlannedTrial, PodPlace, PointSummary, Reason, Recording, Window,
+    Artifact, Block, CuratedFile, Environment, HostRole, Instant, PlannedTrial, PodPlace, PointSummary, Reason, Recording, Window,
 };
 use assay_stage::{Context, ErrorCode, Failure};
+use assay_telemetry::prometheus::{AttemptKey, AttemptRows, QueryRows, file_name, source_name};
 use assay_telemetry::{AttemptWindow, BlockSource, MetricKind, QueueDelays, ReadError, Scope, Slice, Slices, Source, Statistics};
 use assay_warehouse::{Row, TELEMETRY_SLICE_FACT, Value};
 
@@ -22,8 +23,8 @@ use crate::rows::{RowContext, fact};
 pub(crate) struct WrittenTelemetry {
     /// The rows of all attempts.
     pub(crate) file: CuratedFile,
-    /// The reason why rows are missing; `None` if none is missing.
-    pub(crate) left_out: Option<Reason>,
+    /// The parts of the recordings and responses that are in no row.
+    pub(crate) issues: Vec<Reason>,
     /// The time that requests of counted attempts spent in the queue of their server, by case and point.
     pub(crate) queue_delays: QueueDelays,
 }
@@ -54,9 +55,16 @@ pub(crate) fn write(
             None
         })
     });
-    let file = crate::write_file(ctx, &TELEMETRY_SLICE_FACT, batches.flatten())?;
-    stopped.map_or(Ok(()), Err)?;
-    Ok(WrittenTelemetry { file, left_out: slices.left_out(), queue_delays })
+    let mut servers = ServerRows::new(ctx, context, evidence)?;
+    let mut server_stopped = None;
+    let of_servers = std::iter::from_fn(|| {
+        let batch = servers.next_rows(context, dimensions, points).transpose()?;
+        batch.map_err(|failure| server_stopped = Some(failure)).ok()
+    });
+    let file = crate::write_file(ctx, &TELEMETRY_SLICE_FACT, batches.flatten().chain(of_servers.flatten()))?;
+    stopped.or(server_stopped).map_or(Ok(()), Err)?;
+    let issues = slices.left_out().into_iter().chain(servers.issues).collect();
+    Ok(WrittenTelemetry { file, issues, queue_delays })
 }
 
 /// Returns the failure of a recording that cannot be read.
@@ -107,14 +115,113 @@ fn rows(
     points: &[PointSummary],
     (place, slice): &(BlockSource, Slice<'_>),
 ) -> Result<Vec<Row>, Failure> {
-    let trial = slice.window.trial;
+    let point = point_of(points, slice.window.trial)?;
+    let recorders = recorders(context.recordings, place.block, &slice.window);
+    let (scope_kind, scope_id) = scope(context.environments, place, &recorders);
+    let AttemptWindow { trial, attempt, start, end, .. } = &slice.window;
+    let observed = Observation {
+        trial,
+        attempt: *attempt,
+        window: (*start, *end),
+        source: &place.source.to_string(),
+        scope: (scope_kind, scope_id),
+        recorders: &recorders,
+        gap_ns: slice.gap_ns(),
+    };
+    let row = |statistics: Statistics| row(context, dimensions, point, &observed, &statistics);
+    slice.statistics(&place.source).map(row).collect::<Result<_, _>>().map_err(|error| row_failure(&error))
+}
+
+/// Returns the point of a trial.
+fn point_of<'a>(points: &'a [PointSummary], trial: &PlannedTrial) -> Result<&'a PointSummary, Failure> {
     let is_of = |point: &&PointSummary| point.case_id == trial.case_id && point.point_id == trial.point_id;
     let no_point = || Failure::new(ErrorCode::Attempts, format!("the trial `{}` is of no point", trial.trial_id));
-    let point = points.iter().find(is_of).ok_or_else(no_point)?;
-    let recorders = recorders(context.recordings, place.block, &slice.window);
-    let scope = scope(context.environments, place, &recorders);
-    let row = |statistics: Statistics| row(context, dimensions, point, (place, scope, &recorders), slice, &statistics);
-    slice.statistics(&place.source).map(row).collect::<Result<_, _>>().map_err(|error| row_failure(&error))
+    points.iter().find(is_of).ok_or_else(no_point)
+}
+
+/// The rows of every Prometheus that was asked, one after the other.
+struct ServerRows<'a> {
+    servers: VecDeque<(String, QueryRows<'a>)>,
+    trials: BTreeMap<AttemptKey, (&'a PlannedTrial, (Instant, Instant))>,
+    issues: Vec<Reason>,
+}
+
+impl<'a> ServerRows<'a> {
+    /// Opens the responses among a run's evidence.
+    fn new(ctx: &Context, context: &RowContext<'a>, evidence: &[Artifact]) -> Result<Self, Failure> {
+        let trials = trials_by_attempt(context);
+        let windows: BTreeMap<AttemptKey, (Instant, Instant)> =
+            trials.iter().map(|(key, (_, window))| (key.clone(), *window)).collect();
+        let mut servers = VecDeque::new();
+        for (name, source) in context.plan.prometheus_sources() {
+            // The evidence of a run whose attempts were never collected has none.
+            let Some(artifact) = evidence.iter().find(|artifact| artifact.name == file_name(name)) else { continue };
+            let file = ctx.materialise(artifact)?.open()?;
+            let rows = QueryRows::open(name, source, windows.clone(), file);
+            servers.push_back((source_name(name), rows.map_err(|error| Failure::from_error(error.code(), &error))?));
+        }
+        Ok(Self { servers, trials, issues: Vec::new() })
+    }
+
+    /// Returns the rows of the next query; `None` at the end.
+    fn next_rows(
+        &mut self,
+        context: &RowContext<'_>,
+        dimensions: &Dimensions,
+        points: &[PointSummary],
+    ) -> Result<Option<Vec<Row>>, Failure> {
+        while let Some((source, server)) = self.servers.front_mut() {
+            let next = server.next_rows().map_err(|error| Failure::from_error(error.code(), &error))?;
+            let Some(AttemptRows { attempt, rows }) = next else {
+                self.issues.extend(server.findings());
+                self.servers.pop_front();
+                continue;
+            };
+            let Some((trial, window)) = self.trials.get(&attempt) else { continue };
+            let point = point_of(points, trial)?;
+            let made = rows.iter().map(|found| {
+                let observed = Observation {
+                    trial,
+                    attempt: attempt.attempt,
+                    window: *window,
+                    source,
+                    scope: (found.scope_kind, &found.scope_id),
+                    recorders: &[],
+                    gap_ns: found.gap_ns,
+                };
+                row(context, dimensions, point, &observed, &found.statistics)
+            });
+            return made.collect::<Result<_, _>>().map(Some).map_err(|error| row_failure(&error));
+        }
+        Ok(None)
+    }
+}
+
+/// Returns every attempt with its trial and its window.
+fn trials_by_attempt<'a>(context: &RowContext<'a>) -> BTreeMap<AttemptKey, (&'a PlannedTrial, (Instant, Instant))> {
+    let mut all: BTreeMap<AttemptKey, (&'a PlannedTrial, (Instant, Instant))> = BTreeMap::new();
+    for (trial, shards) in &context.attempts.0 {
+        for shard in shards {
+            let window = (shard.attempt.window.start, shard.attempt.window.end);
+            let key =
+                AttemptKey { block: shard.collected.block, trial_id: trial.trial_id.clone(), attempt: shard.attempt.attempt };
+            let (_, all_shards) = all.entry(key).or_insert((trial, window));
+            *all_shards = (all_shards.0.min(window.0), all_shards.1.max(window.1));
+        }
+    }
+    all
+}
+
+/// The object, the attempt and the source of a row.
+struct Observation<'a> {
+    trial: &'a PlannedTrial,
+    attempt: u32,
+    window: (Instant, Instant),
+    source: &'a str,
+    scope: (&'a str, &'a str),
+    /// The places of the recorders; none for samples of a Prometheus.
+    recorders: &'a [Option<&'a PodPlace>],
+    gap_ns: u64,
 }
 
 /// Returns the places of a block's recorders that were up during an attempt.
@@ -148,20 +255,20 @@ fn row(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
     point: &PointSummary,
-    (place, (scope_kind, scope_id), recorders): (&BlockSource, (&str, &str), &[Option<&PodPlace>]),
-    slice: &Slice<'_>,
+    observed: &Observation<'_>,
     statistics: &Statistics,
 ) -> assay_warehouse::Result<Row> {
-    let AttemptWindow { trial, attempt, start, end, .. } = &slice.window;
+    let Observation { trial, attempt, window: (start, end), source, scope: (scope_kind, scope_id), recorders, gap_ns } =
+        *observed;
     let values = statistics.values.as_ref();
     with_place(fact(&TELEMETRY_SLICE_FACT, context, dimensions, point)?, recorders.iter().copied())?
         .with("trial_id", trial.trial_id.as_str())?
-        .with("attempt", *attempt)?
-        .with("window_start_unix_ns", *start)?
-        .with("window_end_unix_ns", *end)?
+        .with("attempt", attempt)?
+        .with("window_start_unix_ns", start)?
+        .with("window_end_unix_ns", end)?
         .with("scope_kind", scope_kind)?
         .with("scope_id", scope_id)?
-        .with("source", place.source.to_string())?
+        .with("source", source)?
         .with("metric", statistics.metric.as_str())?
         .with("unit", statistics.unit.as_str())?
         .with("metric_kind", if statistics.kind == MetricKind::Gauge { "gauge" } else { "counter" })?
@@ -170,7 +277,7 @@ fn row(
         .with("mean", values.map(assay_stats::Samples::mean))?
         .with("max", values.map(assay_stats::Samples::max))?
         .with("p95", values.map(|values| values.quantile(0.95)))?
-        .with("gap_ns", Value::from_count(slice.gap_ns()))?
+        .with("gap_ns", Value::from_count(gap_ns))?
         .seal()
 }
 

@@ -57,6 +57,7 @@ mod search_result;
 mod serve;
 mod show;
 mod signed_evidence;
+mod sources;
 mod stacks;
 mod status;
 mod store_options;
@@ -136,6 +137,8 @@ pub(crate) enum Command {
     Validate(validate::Validate),
     /// Show what a pipeline would run: cases, points, trials and duration
     Plan(plan::Plan),
+    /// Ask every telemetry source of a pipeline now, and show what a run would record of it
+    Sources(sources::Sources),
     /// List the runs of a store, or remove their evidence
     Runs(runs::Runs),
     /// Show the bytes of a store by run and by kind
@@ -197,6 +200,7 @@ impl Command {
             Self::Contracts(command) => command.run(),
             Self::Validate(command) => command.run(),
             Self::Plan(command) => command.run(),
+            Self::Sources(command) => command.run(),
             Self::Runs(command) => command.run(),
             Self::Du(command) => command.run(),
             Self::Gc(command) => command.run(),

@@ -115,7 +115,7 @@ impl Plan {
 }
 
 /// Reads a source. Nothing of it is kept but what is returned.
-fn read(spec: &SourceSpec) -> Result<LoadedSource, Failure> {
+pub(crate) fn read(spec: &SourceSpec) -> Result<LoadedSource, Failure> {
     let system = |error: std::io::Error| Failure::new(ErrorCode::System, "cannot start a thread").because(&error);
     let scratch = tempfile::tempdir().map_err(system)?;
     Ok(read_source(spec, scratch.path(), &Spawner::start().map_err(system)?, &Cancel::new().map_err(system)?)?)

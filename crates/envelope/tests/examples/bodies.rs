@@ -542,7 +542,35 @@ fn plan() -> Plan {
                 },
             },
         ],
-        "telemetry": [{"name": "node-a", "scrape": "http://node-a:9100/metrics"}],
+        "telemetry": [
+            {"name": "node-a", "scrape": "http://node-a:9100/metrics"},
+            {"name": "fleet", "prometheus": {
+                "url": "https://prometheus:9090",
+                "headers": [{"name": "authorization", "from_env": "PROMETHEUS_TOKEN", "scheme": "Bearer"}],
+                "insecure_skip_tls_verify": true,
+                "tls": {"ca": {"name": "ca", "from_file": "/etc/assay/ca.pem"}},
+                "match": {"cluster": ["a"]},
+                "packs": [{
+                    "name": "fabric",
+                    "digest": digest("telemetry/fabric.yaml"),
+                    "file": pinned("telemetry/fabric.yaml", "telemetry/fabric.yaml", 410, false),
+                    "exporter": "the exporter of the switches",
+                    "resolution_ns": "5000000000",
+                    "queries": [{
+                        "name": "switch_port_errors_total",
+                        "query": "switch_port_errors_total{tier=\"leaf\"}",
+                        "kind": "counter",
+                        "unit": "1/s",
+                        "fold": "sum",
+                        "per": "lane",
+                        "scope_kind": "node",
+                        "scope_labels": ["switch"],
+                        "labels": ["port"],
+                        "missing": "this Prometheus does not scrape the switches",
+                    }],
+                }],
+            }},
+        ],
         "cases": cases().map(|(id, point)| case(&id, point)).collect::<Vec<_>>(),
         "trial_policy": {
             "count": TRIALS, "retry_budget": 2, "rebuilds": 3, "validity": {

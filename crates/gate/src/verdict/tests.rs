@@ -736,7 +736,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/10", "8ee6fb5c0c2b1fc0e32a72b4338615940773af356ebfc8ee94429fb4f66e35cf")
+        ("assay-gate/10", "7ce4c12f935181493b7984071baf2e8d271cc0505be94e55d4c2de95dd3b0b9d")
     );
 }
 

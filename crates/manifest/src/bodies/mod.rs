@@ -25,6 +25,7 @@ pub(crate) mod serving;
 pub(crate) mod sessions;
 pub(crate) mod source;
 pub(crate) mod summary;
+pub(crate) mod telemetry_source;
 pub(crate) mod token_ids;
 pub(crate) mod tokenizer;
 pub(crate) mod tombstone;

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::document::{body, words};
 use crate::{
     Artifact, BetterDirection, CaseId, Claim, ControlFact, Count, Digest, Image, Intent, Isolation, Name, OriginKind,
-    PinnedSearch, Placement, PointId, Pricing, PythonStack, ServingWork, TrialId, ValidityLimits, WorkloadType,
+    PinnedSearch, Placement, PointId, Pricing, PrometheusSource, PythonStack, ServingWork, TelemetrySource, TrialId,
+    ValidityLimits, WorkloadType,
 };
 
 words!(
@@ -461,16 +462,6 @@ pub struct ClientCertificateSource {
     pub key: EnvVar,
 }
 
-/// An exporter whose counters are recorded while trials run, as a text of Prometheus.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TelemetrySource {
-    /// Its name, which is part of the source `exporter/NAME` of its readings.
-    pub name: Name,
-    /// The address of its counters.
-    pub scrape: String,
-}
-
 /// A named change of the target's surroundings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -608,7 +599,7 @@ pub struct Plan {
     pub targets: Vec<Target>,
     /// The variants.
     pub variants: Vec<Variant>,
-    /// The exporters whose counters are recorded.
+    /// The telemetry sources that the pipeline names.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub telemetry: Vec<TelemetrySource>,
     /// The cases, in the order of the pipeline.
@@ -652,6 +643,7 @@ body!(Plan, |plan| {
     }
     artifacts.extend(plan.targets.iter().flat_map(|target| &target.objects).map(|file| &file.artifact));
     artifacts.extend(plan.variants.iter().filter_map(|variant| variant.python.as_ref()).map(|python| &python.lock.artifact));
+    artifacts.extend(plan.pack_files().map(|file| &file.artifact));
     artifacts.extend(plan.queries.iter().map(|file| &file.artifact));
     artifacts
 });
@@ -681,6 +673,16 @@ impl Plan {
     pub fn python_stack(&self, case_id: &CaseId) -> Option<(&Name, &PythonStack)> {
         let variant = self.variant(&self.case(case_id)?.variant)?;
         Some((&variant.name, variant.python.as_ref()?))
+    }
+
+    /// Returns the Prometheus servers among the telemetry sources, by name.
+    pub fn prometheus_sources(&self) -> impl Iterator<Item = (&Name, &PrometheusSource)> {
+        self.telemetry.iter().filter_map(|source| Some((&source.name, source.prometheus.as_ref()?)))
+    }
+
+    /// Returns the query packs that are files of the repository.
+    pub fn pack_files(&self) -> impl Iterator<Item = &PinnedFile> {
+        self.prometheus_sources().flat_map(|(_, source)| &source.packs).filter_map(|pack| pack.file.as_ref())
     }
 
     /// Returns the target of that name.

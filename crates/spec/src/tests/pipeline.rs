@@ -504,23 +504,44 @@ fn publication_needs_a_claim() {
 }
 
 #[test]
-fn telemetry_comes_from_exporters() {
+fn telemetry_comes_from_exporters_and_prometheus_servers() {
     let sources = |list: &str| replace_part(PIPELINE, "  targets:", &format!("  telemetry: [{list}]\n  targets:"));
     let read = pipeline(&sources("{name: node, scrape: 'http://node-7:9100/metrics'}, {name: gpu, scrape: 'https://gpu'}")).spec;
-    let read: Vec<_> = read.telemetry.iter().map(|source| (source.name.as_str(), source.scrape.as_str())).collect();
+    let read: Vec<_> =
+        read.telemetry.iter().map(|source| (source.name.as_str(), source.scrape.as_deref().unwrap_or_default())).collect();
     assert_eq!(read, [("node", "http://node-7:9100/metrics"), ("gpu", "https://gpu")]);
     let refused = |list: &str| {
         let told = problems(&sources(list));
         let lines = told.lines().filter(|line| line.starts_with("error: ") || line.trim_start().starts_with("hint: "));
         lines.map(str::trim).collect::<Vec<_>>().join("\n")
     };
-    assert_snapshot!(refused("{name: q, prometheus: 'http://q:9090', pack: dcgm}"), @r"
-    error: `spec.telemetry[0].prometheus` is not supported yet: no query server can be a source
-    hint: name the exporters themselves, each with `scrape`
+    let asked = "{name: q, prometheus: 'https://q:9090/', pack: [dcgm, node], queries: [p/own.yaml], match: {cluster: a, node: [n1, n2]}, \
+                 headers: {authorization: {from_env: TOKEN, scheme: Bearer}}, insecure_skip_tls_verify: true}";
+    let read = pipeline(&sources(asked)).spec.telemetry.remove(0).prometheus.expect("a Prometheus");
+    assert_eq!((read.url.as_str(), read.queries.as_slice()), ("https://q:9090", &["p/own.yaml".to_owned()][..]));
+    assert_eq!(read.packs.iter().map(|pack| pack.as_str()).collect::<Vec<_>>(), ["dcgm", "node"]);
+    assert_eq!(read.matchers["node"], ["n1", "n2"]);
+    assert_eq!(read.matchers["cluster"], ["a"]);
+    assert!(read.insecure_skip_tls_verify && read.headers.contains_key("authorization"));
+    assert_snapshot!(refused("{name: q, prometheus: 'http://q:9090', pack: dgcm}"), @r"
+    error: Assay has no query pack `dgcm`
+    hint: did you mean `dcgm`? the packs are `cadvisor`, `dcgm`, `kube-state-metrics`, `kueue`, `node`, `node-problem-detector`, `ping`, `sglang`, `tgi`, `vllm`; a file of your own belongs in `queries`
+    ");
+    assert_snapshot!(refused("{name: q, prometheus: 'http://q:9090/?a=b', match: {a: b}}"), @r"
+    error: `spec.telemetry[0]` asks its Prometheus for nothing
+    hint: name a `pack` (`cadvisor`, `dcgm`, `kube-state-metrics`, `kueue`, `node`, `node-problem-detector`, `ping`, `sglang`, `tgi`, `vllm`), or `queries` with files of your own
+    error: `spec.telemetry[0].prometheus` has a query, and paths are added to it
+    hint: remove the `?` and what follows it
+    ");
+    assert_snapshot!(refused("{name: q, prometheus: 'http://q', pack: ping, tls: {ca: {from_file: ca.pem}}, headers: {x-key: {value: 'sk-0123456789abcdefghij'}}}"), @r"
+    error: `spec.telemetry[0].tls` is for a server at `https`, and `spec.telemetry[0].prometheus` begins with `http://`
+    hint: write `https://` if the server speaks TLS, or remove `tls`
+    error: the header `x-key` looks like a secret; a definition holds references to secrets only
+    hint: give its place, `{from_env: NAME}` or `{from_file: PATH}`
     ");
     assert_snapshot!(refused("{name: q, scrape: 'http://q', pack: dcgm}"), @r"
     error: `spec.telemetry[0].pack` belongs to `prometheus`, and not to `scrape`
-    hint: remove it: an exporter is recorded as a whole
+    hint: remove it: an exporter is recorded as a whole, without credentials
     ");
     assert_snapshot!(refused("{name: r}"), @"error: `spec.telemetry[0]` needs one of `scrape`, `prometheus`");
     assert_snapshot!(refused("{name: q, scrape: 'http://q'}, {name: q, scrape: 'http://r'}"), @"error: `q` is listed twice in `spec.telemetry` by `name`");
@@ -532,9 +553,9 @@ fn telemetry_comes_from_exporters() {
     error: `spec.telemetry[0].scrape` is not an address: `ftp://q`
     hint: its scheme has to be `http` or `https`, and is `ftp`
     error: `spec.telemetry[1].scrape` carries a user or password
-    hint: remove it; telemetry sources are asked without credentials
+    hint: remove it; `headers` refers to the credentials of a `prometheus`, and an exporter is asked without any
     error: `spec.telemetry[2].scrape` carries a key or token
-    hint: remove it; telemetry sources are asked without credentials
+    hint: remove it; `headers` refers to the credentials of a `prometheus`, and an exporter is asked without any
     ");
     let many: Vec<_> = (0..17).map(|index| format!("{{name: n{index}, scrape: 'http://q'}}")).collect();
     assert_snapshot!(refused(&many.join(", ")), @"error: `spec.telemetry` has 17 items; at most 16 are allowed");
