@@ -103,7 +103,7 @@ mod tests {
             (find(&store, &name).expect_err(example).hint, name)
         };
         let (hint, verdict) = hint_about("verdict.json");
-        assert_eq!(hint, Some(format!("this is a verdict: `assay gate --replay {verdict}` checks it")));
+        assert_eq!(hint, Some(format!("this is the verdict of a gate: `assay gate --replay {verdict}` checks it")));
         assert_eq!(hint_about("plan.json").0, None);
         let later = Layout::calibration(&machine, &program, Instant::from_unix_ns(2));
         store.create(&later, &accepted.to_bytes().expect("bytes")).expect("created");

@@ -4,9 +4,9 @@
 //! threshold and its reason, and the experiment that would confirm it. [`explain`] compares the counted attempts of two sides, point by point.
 //! It is a pure function of its arguments.
 //!
-//! A rule holds at a point if an outcome got worse, and each of its signals moved in the stated direction, by at least its threshold, and more
-//! than the attempts of either side differ from each other. So its p-value is the largest of these tests (an intersection-union test: Berger,
-//! Technometrics 24, 1982), and those of all rules and points are one family, adjusted by Holm's method.
+//! A rule holds at a point if an outcome got worse beyond doubt over all outcomes and points, and each of its signals moved in the stated direction, by at least its
+//! threshold, and more than the attempts of either side differ from each other. So the p-value of its signals is the largest of their tests (an
+//! intersection-union test: Berger, Technometrics 24, 1982), and those of all rules and points are one family. Both families are adjusted by Holm's method.
 //!
 //! The signals of a rule are associated with the outcome in time and place. They do not prove a cause: that is for the experiment.
 

@@ -156,8 +156,8 @@ impl Explained {
     pub(crate) fn notes(&self) -> [String; 2] {
         [
             format!(
-                "Medians of the attempts that count. One-sided tests of Welch; a rule holds if all its parts hold together at {ALPHA}, adjusted by Holm's \
-                 method for {}.",
+                "Medians of the attempts that count. One-sided tests of Welch, of logarithms; an outcome is worse at {ALPHA}, adjusted by Holm's method for all \
+                 outcomes and points, and a rule holds if its signals do together, at {ALPHA}, adjusted for {}.",
                 counted(self.explanation.tests as u64, "test")
             ),
             "The sides are associated with what was recorded, which does not prove a cause: the experiment does.".to_owned(),

@@ -78,8 +78,8 @@ pub use objects::{MAX_OBJECT_BYTES, parse_documents, parse_objects};
 pub use pack::{MAX_PACK_BYTES, Pack};
 pub use pipeline::{
     ClientCertificate, ControlRequirement, Gate, MAX_SIZED, MIN_TRIALS, Pipeline, PipelineSpec, PrometheusSource,
-    PublishSettings, PythonStack, ReadinessProbe, SIMULATOR_PROFILES, SIMULATOR_SETTINGS, Schedule, Shards, Stage,
-    Target, TargetTls, TelemetrySource, Trials, Variant,
+    PublishSettings, PythonStack, ReadinessProbe, SIMULATOR_PROFILES, SIMULATOR_SETTINGS, Schedule, Shards, Stage, Target,
+    TargetTls, TelemetrySource, Trials, Variant,
 };
 pub use pod::PodOverride;
 pub use problem::{Excerpt, MAX_PROBLEMS, Problem, did_you_mean, render};

@@ -600,7 +600,12 @@ fn check_publish(spec: &CheckedValue, problems: &mut Problems<'_>) {
 }
 
 fn check_secrets(spec: &CheckedValue, problems: &mut Problems<'_>) {
-    let lists = [spec.member("targets"), spec.member("variants"), spec.member("telemetry"), spec.at(&["publish", "hot_metrics", "receivers"])];
+    let lists = [
+        spec.member("targets"),
+        spec.member("variants"),
+        spec.member("telemetry"),
+        spec.at(&["publish", "hot_metrics", "receivers"]),
+    ];
     for item in lists.into_iter().flatten().flat_map(CheckedValue::items) {
         if let Some(env) = item.member("env") {
             refuse_secrets(env, "a definition holds references to secrets only", problems);
