@@ -108,7 +108,7 @@ fn get(url: &str) -> Option<(u16, Vec<u8>)> {
 }
 
 fn escaped(query: &str) -> String {
-    query.bytes().map(|byte| format!("%{byte:02X}")).collect()
+    query.bytes().fold(String::new(), |text, byte| text + &format!("%{byte:02X}"))
 }
 
 /// Returns the lines of a pipeline that push to these receivers.
@@ -206,6 +206,7 @@ fn check_active_series(prometheus: &ForeignServer, active: usize) {
 }
 
 /// Checks that values and labels in Prometheus are those of the signed Summary.
+#[expect(clippy::float_cmp, reason = "what is pushed is the same number")]
 fn check_values(fixture: &Fixture, prometheus: &ForeignServer) {
     let value = |query: &str| {
         let [found] = <[Value; 1]>::try_from(prometheus.query(&format!("last_over_time({query}[1d])"))).expect("one series");
@@ -260,6 +261,7 @@ fn check_dashboards(prometheus: &ForeignServer, series: &[Value]) {
     let files = files_under(&deploy("grafana"));
     let mut uids = BTreeSet::new();
     let mut queries = 0;
+    let label_values = Regex::new(r"^label_values\((.+), ([a-z_]+)\)$").expect("a pattern");
     for file in files.iter().filter(|file| file.extension().is_some_and(|end| end == "json")) {
         let dashboard: Value = serde_json::from_slice(&fs::read(file).expect("a dashboard")).expect("JSON");
         assert!(uids.insert(text(&dashboard["uid"]).to_owned()), "{} has the uid of another", file.display());
@@ -289,8 +291,7 @@ fn check_dashboards(prometheus: &ForeignServer, series: &[Value]) {
         assert_eq!(variables["site"]["type"], "textbox");
         for variable in variables.values().filter(|variable| variable["type"] == "query") {
             let query = text(&variable["query"]["query"]);
-            let values = Regex::new(r"^label_values\((.+), ([a-z_]+)\)$").expect("a pattern");
-            let values = values.captures(query).unwrap_or_else(|| panic!("{query}"));
+            let values = label_values.captures(query).unwrap_or_else(|| panic!("{query}"));
             assert!(LABELS.contains(&&values[2]), "{query}");
             let found = prometheus.query(&format!("last_over_time({}[30d])", with_values(&values[1])));
             assert!(found.iter().any(|series| series["metric"].get(&values[2]).is_some()), "{query}");

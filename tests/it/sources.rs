@@ -1,6 +1,7 @@
 //! Telemetry from a real Prometheus: from the pipeline over the samples of each attempt to rows, `assay sources` and `assay explain`.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -92,15 +93,16 @@ fn gpus(flag: &Path) -> Server {
             let labels = format!("{{gpu=\"{gpu}\",UUID=\"GPU-{gpu}\",Hostname=\"node-a\",modelName=\"a scripted GPU\"}}");
             let clock = if flag.exists() { 1200 } else { 1900 } + (read * 7 + gpu * 3) % 11;
             if request.path == "/slow" {
-                text.push_str(&format!("DCGM_FI_DEV_MEMORY_TEMP{labels} 61\n"));
+                let _ = writeln!(text, "DCGM_FI_DEV_MEMORY_TEMP{labels} 61");
                 continue;
             }
             // The energy counts from 0 again at every tenth reading, as after a reload of the driver.
             let energy = (read % 10) * 1000;
-            text.push_str(&format!(
+            let _ = writeln!(
+                text,
                 "DCGM_FI_DEV_SM_CLOCK{labels} {clock}\nDCGM_FI_DEV_GPU_UTIL{labels} 97\nDCGM_FI_DEV_GPU_TEMP{labels} NaN\n\
-                 DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{labels} {energy}\n"
-            ));
+                 DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{labels} {energy}"
+            );
         }
         Reply::ok(text)
     })
@@ -256,10 +258,10 @@ fn a_prometheus_that_fails_fails_no_run() {
     let key = format!("headers: {{authorization: {{from_file: '{}', scheme: Bearer}}}}", secret.path().display());
     let mut lines = String::from("  telemetry:\n");
     for (name, server, _) in &servers {
-        lines.push_str(&format!("    - {{name: {name}, prometheus: '{}', pack: ping, {key}}}\n", server.url()));
+        let _ = writeln!(lines, "    - {{name: {name}, prometheus: '{}', pack: ping, {key}}}", server.url());
     }
-    lines.push_str(&format!("    - {{name: many, prometheus: '{}', pack: ping}}\n", many.url()));
-    lines.push_str(&format!("    - {{name: gone, prometheus: 'http://{closed}', pack: ping}}\n"));
+    let _ = writeln!(lines, "    - {{name: many, prometheus: '{}', pack: ping}}", many.url());
+    let _ = writeln!(lines, "    - {{name: gone, prometheus: 'http://{closed}', pack: ping}}");
     let body = format!("sleep 1\necho '{}'", indicator_output("only", "[100.25, 101.5, 99.75]"));
     let fixture = Fixture::with_pipeline(&script(&body), &pipeline("exploratory", &["only"], 1, &lines));
     fixture.run("one").success();

@@ -127,7 +127,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let middle = values.len() / 2;
     match (values.get(middle.wrapping_sub(1)), values.get(middle)) {
-        (Some(below), Some(above)) if values.len() % 2 == 0 => f64::midpoint(*below, *above),
+        (Some(below), Some(above)) if values.len().is_multiple_of(2) => f64::midpoint(*below, *above),
         (_, Some(middle)) => *middle,
         _ => 0.0,
     }

@@ -62,7 +62,7 @@ pub struct ForeignValue {
 }
 
 /// Returns the pieces by the times of their imports, each file counted once, and the pieces that repeat a file of an earlier one.
-pub fn in_order<'a>(mut pieces: Vec<Piece<'a>>) -> (Vec<Piece<'a>>, Vec<Repetition>) {
+pub fn in_order(mut pieces: Vec<Piece<'_>>) -> (Vec<Piece<'_>>, Vec<Repetition>) {
     pieces.sort_by_key(|piece| (piece.body.imported_at, piece.name));
     let mut owners: BTreeMap<Digest, &RunId> = BTreeMap::new();
     let (mut counted, mut repeated) = (Vec::new(), Vec::new());
@@ -80,10 +80,13 @@ pub fn in_order<'a>(mut pieces: Vec<Piece<'a>>) -> (Vec<Piece<'a>>, Vec<Repetiti
     (counted, repeated)
 }
 
+/// A metric of a format: its format, its name, its unit and its labels.
+type MetricKey<'a> = (&'a str, &'a str, &'a str, &'a BTreeMap<String, String>);
+
 /// Returns the histories of a metric in pieces that are in order. The name is that of a metric, of which one statistic is followed, or of a metric
 /// and a statistic, such as `vllm.ttft_p99`.
 pub fn histories(pieces: &[Piece<'_>], name: &str) -> Vec<ForeignHistory> {
-    let mut all: BTreeMap<(&str, &str, &str, &BTreeMap<String, String>), BTreeMap<&str, Vec<ForeignValue>>> = BTreeMap::new();
+    let mut all: BTreeMap<MetricKey<'_>, BTreeMap<&str, Vec<ForeignValue>>> = BTreeMap::new();
     for piece in pieces {
         for row in piece.body.rows.iter().filter(|row| is_named(name, &row.metric, &row.statistic)) {
             let of_metric = all.entry((&piece.body.format, &row.metric, &row.unit, &row.labels)).or_default();

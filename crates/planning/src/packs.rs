@@ -52,7 +52,7 @@ fn plan_prometheus(
     built_in: BuiltIn<'_>,
     own: Own<'_>,
 ) -> Result<PrometheusSource, Failure> {
-    let mut packs = server.packs.iter().map(|pack| built_in(pack)).collect::<Result<Vec<_>, _>>()?;
+    let mut packs = server.packs.iter().map(built_in).collect::<Result<Vec<_>, _>>()?;
     for path in &server.queries {
         packs.push(own(path)?);
     }

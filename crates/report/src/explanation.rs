@@ -27,7 +27,7 @@ pub struct Explained {
 #[derive(Clone, Debug, PartialEq)]
 pub enum WhyWorse {
     /// The explanation.
-    Explained(Explained),
+    Explained(Box<Explained>),
     /// It was not made, because the run has more rows of telemetry than a report reads.
     TooManyRows {
         /// The rows.
@@ -142,7 +142,9 @@ impl Explained {
             let more = lines.len().saturating_sub(MAX_LINES);
             lines.truncate(MAX_LINES);
             lines.extend((more > 0).then(|| command_has(more).into()));
-            lines.iter_mut().for_each(|line| line.text = clean(&line.text));
+            for line in lines {
+                line.text = clean(&line.text);
+            }
         }
         let more = sections.len().saturating_sub(MAX_SECTIONS);
         sections.truncate(MAX_SECTIONS);
@@ -284,7 +286,7 @@ mod tests {
             known_worse: std::collections::BTreeSet::new(),
         });
         let explanation = explain(rules(), &pairs.collect::<Vec<_>>());
-        WhyWorse::Explained(Explained { sides: ["a".to_owned(), "b".to_owned()], left_out: Vec::new(), explanation })
+        WhyWorse::Explained(Box::new(Explained { sides: ["a".to_owned(), "b".to_owned()], left_out: Vec::new(), explanation }))
     }
 
     fn renderings(why_worse: Option<WhyWorse>) -> [String; 3] {

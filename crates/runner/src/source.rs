@@ -298,11 +298,18 @@ impl LoadedSource {
         self.files.iter().map(|(path, file)| (path.as_str(), file.bytes.as_slice()))
     }
 
-    /// Returns the secrets that targets and telemetry sources refer to.
+    /// Returns the secrets that targets, telemetry sources and receivers of hot metrics refer to.
     fn secrets(&self) -> impl Iterator<Item = EnvVar> {
         let spec = &self.closure.pipeline.spec;
         let servers = spec.telemetry.iter().filter_map(|source| source.prometheus.as_ref());
-        spec.targets.iter().flat_map(secrets_of).chain(servers.flat_map(|server| secret_headers(&server.headers)))
+        let receivers = spec.publish.hot_metrics.iter().flat_map(|hot| &hot.receivers);
+        let of_receivers =
+            receivers.flat_map(|receiver| receiver.headers.iter().filter(|header| header.value.is_none()).cloned());
+        spec.targets
+            .iter()
+            .flat_map(secrets_of)
+            .chain(servers.flat_map(|server| secret_headers(&server.headers)))
+            .chain(of_receivers)
     }
 
     /// Fails if a secret that a header or variable refers to stands in one of the files too, or in the name of the run: all of them

@@ -899,18 +899,21 @@ impl Read for ReadinessProbe {
 
 impl Read for TelemetrySource {
     fn read(source: &CheckedValue) -> Option<Self> {
-        Some(Self { name: source.get("name")?, scrape: source.get("scrape")?, prometheus: PrometheusSource::read(source)? })
+        let prometheus = match source.get::<Option<String>>("prometheus")? {
+            Some(url) => Some(PrometheusSource::read(&url, source)?),
+            None => None,
+        };
+        Some(Self { name: source.get("name")?, scrape: source.get("scrape")?, prometheus })
     }
 }
 
 impl PrometheusSource {
-    /// Reads the keys of a Prometheus: `Some(None)` for an exporter.
-    fn read(source: &CheckedValue) -> Option<Option<Self>> {
-        let Some(url) = source.get::<Option<String>>("prometheus")? else { return Some(None) };
+    /// Reads the keys beside the address of a Prometheus.
+    fn read(url: &str, source: &CheckedValue) -> Option<Self> {
         let packs =
             source.member("pack").map_or(Some(Vec::new()), |pack| one_or_many(pack).into_iter().map(Name::read).collect());
         let matched = source.member("match").map_or(&[][..], CheckedValue::members);
-        Some(Some(Self {
+        Some(Self {
             url: url.trim_end_matches('/').to_owned(),
             packs: packs?,
             queries: source.get("queries")?,
@@ -918,7 +921,7 @@ impl PrometheusSource {
             headers: source.get("headers")?,
             insecure_skip_tls_verify: source.get::<Option<bool>>("insecure_skip_tls_verify")?.unwrap_or(false),
             tls: source.get("tls")?,
-        }))
+        })
     }
 }
 

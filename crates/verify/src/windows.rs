@@ -176,7 +176,7 @@ pub fn why_worse(blobs: &dyn Blobs, plan: &Plan, summary: &Summary) -> Result<Op
     };
     let explanation = explain(rules(), &pairs);
     let is_worse = !(explanation.worse.is_empty() && explanation.perhaps_worse.is_empty() && explanation.findings.is_empty());
-    Ok(is_worse.then_some(WhyWorse::Explained(Explained { sides, left_out, explanation })))
+    Ok(is_worse.then_some(WhyWorse::Explained(Box::new(Explained { sides, left_out, explanation }))))
 }
 
 /// One side of a comparison.

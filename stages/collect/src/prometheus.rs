@@ -20,7 +20,7 @@ use assay_telemetry::prometheus::{
 use crate::scrape::CountingWriter;
 
 /// The limits of one request: a Prometheus ends a query after two minutes by default. A larger response is requested in parts.
-const LIMITS: Limits = Limits { time: Duration::from_secs(60), bytes: 32 << 20 };
+const LIMITS: Limits = Limits { time: Duration::from_mins(1), bytes: 32 << 20 };
 
 /// The longest part of a window that is requested at once, in nanoseconds: 1,000 series once a second are 20 MB in that time.
 const MAX_PART_NS: u64 = 600_000_000_000;
@@ -29,7 +29,7 @@ const MAX_PART_NS: u64 = 600_000_000_000;
 const MIN_PART_NS: u64 = 1_000_000_000;
 
 /// The time after which a Prometheus is asked no further: collect has a time limit of its own.
-const MAX_TIME: Duration = Duration::from_secs(600);
+const MAX_TIME: Duration = Duration::from_mins(10);
 
 /// The number of failures in a row after which it is asked no further.
 const MAX_FAILURES: u32 = 5;
@@ -195,7 +195,7 @@ impl Asking<'_> {
         let (mut from, mut is_empty) = (attempt.start, true);
         loop {
             let part_ns = self.parts_ns.get(query).copied().unwrap_or(MAX_PART_NS);
-            let to = Instant::from_unix_ns(from.unix_ns().saturating_add(part_ns as i64)).min(attempt.end);
+            let to = Instant::from_unix_ns(from.unix_ns().saturating_add(part_ns.cast_signed())).min(attempt.end);
             let (promql, time) = samples_query(&selector, from, to);
             let (line, usable) = self.ask(Request::Samples, &of, promql, time);
             if usable == Usable::TooLarge && part_ns > MIN_PART_NS {

@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn the_first_line_states_the_tools_and_their_versions() {
         let history = |format: &str, versions: &[Option<&str>]| {
-            let value = |version: &Option<&str>| ForeignValue {
+            let value = |version: Option<&str>| ForeignValue {
                 name: "a".parse().expect("a name"),
                 id: Digest::compute(b"id"),
                 imported_at: "2026-01-01T00:00:00.000000000Z".parse().expect("an instant"),
@@ -345,7 +345,7 @@ mod tests {
                 statistic: "mean".to_owned(),
                 unit: "s".to_owned(),
                 labels: BTreeMap::new(),
-                values: versions.iter().map(value).collect(),
+                values: versions.iter().copied().map(value).collect(),
                 without_statistic: 0,
             }
         };

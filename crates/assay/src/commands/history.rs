@@ -161,6 +161,7 @@ fn search(series: &Series) -> history::Series {
 }
 
 /// The changes of level in a series of values.
+#[expect(clippy::struct_field_names, reason = "`changes` are the changes, beside what is not one for certain")]
 pub(super) struct Changes {
     /// The changes, oldest first; or the reason why the values were not searched.
     pub(super) changes: Result<Vec<history::Change>, String>,

@@ -208,9 +208,12 @@ fn open_load(requests: &Requests<'_>, rate: f64, frozen: &[Stall]) -> (Vec<Simul
     let (mut due, mut sent) = (Vec::new(), BTreeMap::new());
     let others = requests.conditions.other_traffic;
     for (other, rate) in [(false, rate), (true, rate * others)] {
+        if rate <= 0.0 {
+            continue;
+        }
         let mut arrivals = Draws::new(&requests.seeds.work, if other { "arrivals of others" } else { "arrivals" });
         let (mut at, mut number) = (0.0, 0);
-        while rate > 0.0 {
+        loop {
             at += arrivals.exponential(1e9 / rate);
             if at >= DURATION_NS as f64 {
                 break;

@@ -271,13 +271,14 @@ fn api(arguments: &Arguments, mapping: &mut Mapping<'_>) {
         _ => None,
     };
     match api {
-        Some(api) => match refused_by_original(arguments, kind) {
-            Some(remedy) => mapping.refused("api.type", &remedy),
-            None => {
+        Some(api) => {
+            if let Some(remedy) = refused_by_original(arguments, kind) {
+                mapping.refused("api.type", &remedy);
+            } else {
                 mapping.draft.workload.insert(0, member("api", api));
                 mapping.mapped(&arguments.field("api.type"), "workload spec.api");
             }
-        },
+        }
         None => mapping.refused("api.type", "write `completion`, `chat` or `anthropic_messages`"),
     }
     mapping.streaming(arguments, "api.streaming", false);

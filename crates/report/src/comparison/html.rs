@@ -93,7 +93,7 @@ impl ForeignComparison<'_> {
             [("metric", false), ("A", true), ("B", true), ("A above, B below", false), ("B against A", true), ("better", false)];
         let mut left_out = 0_u64;
         for (labels, medians) in by_labels(&self.medians, |median| median.labels) {
-            if !self.heads_labels(page, labels, MAX_PAGE / 4) {
+            if !heads_labels(page, labels, MAX_PAGE / 4) {
                 left_out += medians.len() as u64;
                 continue;
             }
@@ -118,7 +118,7 @@ impl ForeignComparison<'_> {
             [("metric", false), ("statistic", false), ("A", true), ("B", true), ("B against A", true), ("better", false)];
         let mut left_out = 0_u64;
         for (labels, numbers) in by_labels(&self.numbers, |number| number.labels) {
-            if !self.heads_labels(page, labels, MAX_PAGE / 2) {
+            if !heads_labels(page, labels, MAX_PAGE / 2) {
                 left_out += numbers.len() as u64;
                 continue;
             }
@@ -141,17 +141,6 @@ impl ForeignComparison<'_> {
             &[("class", "note quiet")],
             "No intervals: these are numbers of one run each, as its tool states them. A change is that of two numbers, and may be chance.",
         );
-    }
-
-    /// Writes the labels above their table, unless all of the page have the same ones; returns false if the page has no room for the table.
-    fn heads_labels(&self, page: &mut Writer, labels: &BTreeMap<String, String>, limit: usize) -> bool {
-        if page.len() > limit {
-            return false;
-        }
-        if !labels.is_empty() {
-            page.leaf("h3", &[], &labels_text(labels));
-        }
-        true
     }
 
     fn not_comparable(&self, page: &mut Writer) {
@@ -356,4 +345,15 @@ fn capital(sentence: &str) -> String {
     let begin: String = letters.next().map(|first| first.to_uppercase().collect()).unwrap_or_default();
     let end = if sentence.ends_with('.') { "" } else { "." };
     format!("{begin}{}{end}", letters.as_str())
+}
+
+/// Writes the labels above their table, unless all of the page have the same ones; returns false if the page has no room for the table.
+fn heads_labels(page: &mut Writer, labels: &BTreeMap<String, String>, limit: usize) -> bool {
+    if page.len() > limit {
+        return false;
+    }
+    if !labels.is_empty() {
+        page.leaf("h3", &[], &labels_text(labels));
+    }
+    true
 }

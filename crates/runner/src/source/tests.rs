@@ -235,6 +235,17 @@ fn a_secret_of_a_target_that_stands_in_a_file_is_refused_before_it_is_published(
         tree.write("key", "Bearer another-key\n");
         assert!(of_target(part).is_none(), "another secret");
     }
+    // What receivers of hot metrics are sent is a secret as well, and what a Prometheus is asked with.
+    tree.write("key", "Bearer plainwordkey7731\n");
+    for more in [
+        format!("  publish: {{hot_metrics: {{receivers: [{{name: gateway, pushgateway: 'http://127.0.0.1:9', {header}}}]}}}}\n"),
+        format!("  telemetry: [{{name: fleet, prometheus: 'http://127.0.0.1:9', pack: node, {header}}}]\n"),
+    ] {
+        let pipeline = PIPELINE.replace("INTENT", "exploratory") + &more;
+        tree.write("pipelines/p.yaml", &pipeline);
+        let refused = tree.read(None).expect("a folder").check_no_secret(None).map_err(Failure::from).expect_err(&more);
+        assert_eq!(refused.code.as_str(), "secret_in_file");
+    }
     tree.write("key", "plainwordkey9931\n");
     let in_name = of_target(&header).expect("refused");
     assert_eq!((in_name.exit, in_name.code.as_str()), (Exit::Usage, "secret_in_file"));

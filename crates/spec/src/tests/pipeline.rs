@@ -519,7 +519,7 @@ fn telemetry_comes_from_exporters_and_prometheus_servers() {
                  headers: {authorization: {from_env: TOKEN, scheme: Bearer}}, insecure_skip_tls_verify: true}";
     let read = pipeline(&sources(asked)).spec.telemetry.remove(0).prometheus.expect("a Prometheus");
     assert_eq!((read.url.as_str(), read.queries.as_slice()), ("https://q:9090", &["p/own.yaml".to_owned()][..]));
-    assert_eq!(read.packs.iter().map(|pack| pack.as_str()).collect::<Vec<_>>(), ["dcgm", "node"]);
+    assert_eq!(read.packs.iter().map(assay_manifest::Name::as_str).collect::<Vec<_>>(), ["dcgm", "node"]);
     assert_eq!(read.matchers["node"], ["n1", "n2"]);
     assert_eq!(read.matchers["cluster"], ["a"]);
     assert!(read.insecure_skip_tls_verify && read.headers.contains_key("authorization"));

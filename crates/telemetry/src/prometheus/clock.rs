@@ -18,7 +18,7 @@ impl ClockOffset {
     /// Bounds the offset by the server's time, which it read between a request and its response.
     pub fn new(requested: Instant, received: Instant, server_ns: i64) -> Self {
         let took = received.ns_since(requested);
-        let middle = requested.unix_ns().saturating_add((took / 2) as i64);
+        let middle = requested.unix_ns().saturating_add((took / 2).cast_signed());
         Self { offset_ns: server_ns.saturating_sub(middle), uncertainty_ns: took / 2 + RESOLUTION_NS }
     }
 

@@ -103,13 +103,14 @@ fn row(
     let points: Vec<Points> = members.iter().map(|member| Points::new(query.kind, member, found)).collect();
     let mut points = match (query.fold, points.len()) {
         (Some(fold), _) => Points::folded(fold, &points),
-        (None, _) => match Points::joined(points) {
-            Some(points) => points,
-            None => {
+        (None, _) => {
+            if let Some(points) = Points::joined(points) {
+                points
+            } else {
                 found.ambiguous += members.len() as u64;
                 return None;
             }
-        },
+        }
     };
     if let Some(per) = &query.per {
         let parts: BTreeSet<&String> = members.iter().filter_map(|member| member.labels.get(per)).collect();

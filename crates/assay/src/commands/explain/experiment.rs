@@ -113,9 +113,9 @@ fn changed_pipeline(mut pipeline: Value, workload: &str, experiment: Experiment)
         metadata.insert("name".to_owned(), json!(name));
     }
     if let Some(spec) = pipeline.get_mut("spec").and_then(Value::as_object_mut) {
-        LEFT_OUT.iter().for_each(|member| {
-            spec.remove(*member);
-        });
+        for member in LEFT_OUT {
+            spec.remove(member);
+        }
         spec.insert("intent".to_owned(), json!("exploratory"));
         spec.insert("workloads".to_owned(), json!([workload]));
     }

@@ -19,10 +19,10 @@ use super::{AttemptLength, QueryState, SourceState};
 const SCRAPE_LIMITS: Limits = Limits { time: Duration::from_secs(5), bytes: 16 << 20 };
 
 /// The limits of a query.
-const QUERY_LIMITS: Limits = Limits { time: Duration::from_secs(60), bytes: 32 << 20 };
+const QUERY_LIMITS: Limits = Limits { time: Duration::from_mins(1), bytes: 32 << 20 };
 
 /// The times in which samples of a query are looked for, the shortest first: in the first one that has enough of them the interval is seen.
-const SPANS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(900)];
+const SPANS: [Duration; 2] = [Duration::from_mins(1), Duration::from_mins(15)];
 
 /// The samples of a series by which its interval is seen.
 const ENOUGH_SAMPLES: u64 = 3;
@@ -76,13 +76,14 @@ fn scraped(source: &Source, state: SourceState, client: &Client, url: &str) -> S
         Ok(response) if !response.is_success() => SourceState { error: Some(response.status_text()), ..state },
         Ok(response) => match String::from_utf8(response.body) {
             Err(_) => state.failed("the response is not UTF-8".to_owned()),
-            Ok(text) => match source.check_response(&text) {
-                Err(why) => state.failed(why.to_owned()),
-                Ok(()) => {
+            Ok(text) => {
+                if let Err(why) = source.check_response(&text) {
+                    state.failed(why.to_owned())
+                } else {
                     let (metrics, metrics_left_out) = source.count_metrics(&text);
                     SourceState { metrics: Some(metrics as u64), metrics_left_out, ..state }
                 }
-            },
+            }
         },
     }
 }

@@ -16,7 +16,9 @@ pub(super) fn print(found: &PipelineSources) {
         output::line("");
         let address = state.address.as_ref().map(|address| format!(" at {address}")).unwrap_or_default();
         output::line(format!("{}{address}", state.source));
-        lines(state).iter().for_each(|line| output::line(format!("  {line}")));
+        for line in lines(state) {
+            output::line(format!("  {line}"));
+        }
     }
 }
 
