@@ -63,22 +63,22 @@ fn a_server_that_computes_fewer_requests_at_once_is_found_by_its_queue() {
     ] {
         assert!(shown.contains(part), "`{part}` in {shown}");
     }
-    // The experiment is the same comparison at half the load, and is a definition that runs.
+    // The experiment is the same comparison with one request in flight, and is a definition that runs.
     let written = fixture.assay(&["explain", "one", "--experiment", "."]).success();
-    assert!(written.stderr.contains("assay run pipelines/fixture-half-load.yaml --run-id NAME"), "{}", written.stderr);
-    let workload = fs::read_to_string(fixture.repo().join("workloads/chat-half-load/workload.yaml")).expect("a workload");
+    assert!(written.stderr.contains("assay run pipelines/fixture-one-in-flight.yaml --run-id NAME"), "{}", written.stderr);
+    let workload = fs::read_to_string(fixture.repo().join("workloads/chat-one-in-flight/workload.yaml")).expect("a workload");
     assert!(
         workload.starts_with("# Made by `assay explain one --experiment`, to confirm: Requests waited in the server's queue.\n")
     );
     fixture.assay(&["validate"]).success();
     fixture.commit("an experiment");
-    let plan = fixture.assay(&["plan", "pipelines/fixture-half-load.yaml"]).success().stdout;
-    assert!(plan.contains("concurrency-4") && !plan.contains("concurrency-8"), "{plan}");
+    let plan = fixture.assay(&["plan", "pipelines/fixture-one-in-flight.yaml"]).success().stdout;
+    assert!(plan.contains("concurrency-1") && !plan.contains("concurrency-8"), "{plan}");
     // What was changed since is not overwritten.
-    fixture.write("workloads/chat-half-load/workload.yaml", "changed");
+    fixture.write("workloads/chat-one-in-flight/workload.yaml", "changed");
     fixture.assay(&["explain", "one", "--experiment", "."]).refuses(2, "file_differs");
-    fs::remove_dir_all(fixture.repo().join("workloads/chat-half-load")).expect("removed");
-    fs::remove_file(fixture.repo().join("pipelines/fixture-half-load.yaml")).expect("removed");
+    fs::remove_dir_all(fixture.repo().join("workloads/chat-one-in-flight")).expect("removed");
+    fs::remove_file(fixture.repo().join("pipelines/fixture-one-in-flight.yaml")).expect("removed");
     // The other way round, nothing is worse.
     write(&fixture, "many", true);
     let other_way = fixture.assay(&["explain", "one", "--against", "one", "--json"]).success().json();

@@ -143,7 +143,7 @@ impl Explained {
             lines.truncate(MAX_LINES);
             lines.extend((more > 0).then(|| command_has(more).into()));
             for line in lines {
-                line.text = clean(&line.text);
+                line.text = clean(&line.text).replace(" -> ", " \u{2192} ");
             }
         }
         let more = sections.len().saturating_sub(MAX_SECTIONS);

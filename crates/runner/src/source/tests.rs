@@ -241,8 +241,9 @@ fn a_secret_of_a_target_that_stands_in_a_file_is_refused_before_it_is_published(
         format!("  publish: {{hot_metrics: {{receivers: [{{name: gateway, pushgateway: 'http://127.0.0.1:9', {header}}}]}}}}\n"),
         format!("  telemetry: [{{name: fleet, prometheus: 'http://127.0.0.1:9', pack: node, {header}}}]\n"),
     ] {
-        let pipeline = PIPELINE.replace("INTENT", "exploratory") + &more;
-        tree.write("pipelines/p.yaml", &pipeline);
+        let target = "{name: local, kind: process, command: [./serve], url: 'http://127.0.0.1:9'}";
+        let pipeline = PIPELINE.replace("INTENT", "exploratory").replace("{name: local, kind: host}", target);
+        tree.write("pipelines/p.yaml", &(pipeline + &more));
         let refused = tree.read(None).expect("a folder").check_no_secret(None).map_err(Failure::from).expect_err(&more);
         assert_eq!(refused.code.as_str(), "secret_in_file");
     }

@@ -101,16 +101,13 @@ fn row(
     found: &mut EvaluatedQuery,
 ) -> Option<QueryRow> {
     let points: Vec<Points> = members.iter().map(|member| Points::new(query.kind, member, found)).collect();
-    let mut points = match (query.fold, points.len()) {
-        (Some(fold), _) => Points::folded(fold, &points),
-        (None, _) => {
-            if let Some(points) = Points::joined(points) {
-                points
-            } else {
-                found.ambiguous += members.len() as u64;
-                return None;
-            }
-        }
+    let together = match query.fold {
+        Some(fold) => Points::folded(fold, &points),
+        None => Points::joined(points),
+    };
+    let Some(mut points) = together else {
+        found.ambiguous += members.len() as u64;
+        return None;
     };
     if let Some(per) = &query.per {
         let parts: BTreeSet<&String> = members.iter().filter_map(|member| member.labels.get(per)).collect();
@@ -190,9 +187,13 @@ impl Points {
     }
 
     /// Puts series of one object together that follow each other in time, such as those of a GPU before and after a pod got it; `None`
-    /// if they overlap. Nothing is known of the increase from one counter to the next.
+    /// if they overlap, or if one has a single sample: that of a series that is read less often lies before or after those of another one by chance. Nothing
+    /// is known of the increase from one counter to the next.
     fn joined(mut all: Vec<Self>) -> Option<Self> {
         all.retain(|points| !points.times.is_empty());
+        if all.len() > 1 && all.iter().any(|points| points.times.len() < MIN_SAMPLES) {
+            return None;
+        }
         all.sort_by_key(|points| points.times.first().copied());
         let mut joined = Self::default();
         for points in all {
@@ -207,8 +208,8 @@ impl Points {
         Some(joined)
     }
 
-    /// Folds series of one object, at the times that all of them have.
-    fn folded(fold: SeriesFold, all: &[Self]) -> Self {
+    /// Folds series of one object, at the times that all of them have; `None` if they were read at different times, as by two servers.
+    fn folded(fold: SeriesFold, all: &[Self]) -> Option<Self> {
         let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
         let mut sums: BTreeMap<i64, (usize, f64)> = BTreeMap::new();
         for points in all {
@@ -232,7 +233,8 @@ impl Points {
                 folded.push(*value);
             }
         }
-        folded
+        let were_read_apart = folded.times.len() < MIN_SAMPLES && all.iter().all(|points| points.times.len() >= MIN_SAMPLES);
+        (!were_read_apart).then_some(folded)
     }
 }
 

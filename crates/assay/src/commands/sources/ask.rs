@@ -100,8 +100,15 @@ pub(super) fn prometheus(name: &Name, source: &PrometheusSource, attempts: &[Att
         Ok(found) => found,
         Err(why) => return state.failed(why),
     };
-    let queries = source.queries().map(|(pack, query)| server.query(pack, query, server_ns, attempts)).collect();
-    SourceState { clock_offset_ns: Some(clock.offset_ns), clock_uncertainty_ns: Some(clock.uncertainty_ns), queries, ..state }
+    let queries: Vec<QueryState> = source.queries().map(|(pack, query)| server.query(pack, query, server_ns, attempts)).collect();
+    let unreachable = queries.iter().any(|query| query.error.is_some());
+    SourceState {
+        unreachable,
+        clock_offset_ns: Some(clock.offset_ns),
+        clock_uncertainty_ns: Some(clock.uncertainty_ns),
+        queries,
+        ..state
+    }
 }
 
 struct Server<'a> {
@@ -180,7 +187,7 @@ impl QueryState {
         let is_too_short = |attempt: &&AttemptLength| match interval_ns {
             Some(interval) => attempt.duration_ns < interval.saturating_mul(MIN_SAMPLES),
             // There are series, and no two samples of one in all that time.
-            None => lately > 0,
+            None => lately > 0 && evaluated.ambiguous == 0 && evaluated.without_scope == 0,
         };
         Self {
             series: if evaluated.series == 0 { lately } else { evaluated.series },

@@ -57,7 +57,8 @@ fn pack_lines(pack: &str, queries: &[&QueryState]) -> Vec<String> {
     let present: Vec<&&QueryState> = queries.iter().filter(|query| query.absent.is_none() && query.error.is_none()).collect();
     let mut lines = vec![format!("{pack}: series of {} of {} queries", present.len(), queries.len())];
     if let ([], Some(first)) = (present.as_slice(), queries.first()) {
-        lines.extend(first.absent.iter().chain(&first.error).map(|why| format!("  absent: {why}")));
+        lines.extend(first.absent.iter().map(|why| format!("  absent: {why}")));
+        lines.extend(first.error.iter().map(|why| format!("  not answered: {why}")));
         return lines;
     }
     lines.extend(present.iter().map(|query| format!("  {}", query_line(query))));
@@ -69,14 +70,15 @@ fn pack_lines(pack: &str, queries: &[&QueryState]) -> Vec<String> {
             seconds(resolution)
         ));
     }
-    let mut absent: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut without: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for query in queries {
-        if let Some(why) = query.absent.as_deref().or(query.error.as_deref()) {
-            absent.entry(why).or_default().push(&query.metric);
+        let why = query.absent.as_deref().map(|why| ("absent", why));
+        if let Some(why) = why.or(query.error.as_deref().map(|why| ("not answered", why))) {
+            without.entry(why).or_default().push(&query.metric);
         }
     }
-    for (why, metrics) in absent {
-        lines.push(format!("  absent ({why}):"));
+    for ((what, why), metrics) in without {
+        lines.push(format!("  {what} ({why}):"));
         lines.extend(metrics.iter().map(|metric| format!("    {metric}")));
     }
     lines
@@ -85,10 +87,11 @@ fn pack_lines(pack: &str, queries: &[&QueryState]) -> Vec<String> {
 fn query_line(query: &QueryState) -> String {
     let objects = counted(query.scopes, &query.scope_kind);
     let mut parts = vec![format!("{} of {objects}", counted(query.rows, "row"))];
-    parts.push(match query.interval_ns {
-        Some(interval) => format!("a sample every {} s", seconds(interval)),
-        None => format!("{} series without two samples in 15 minutes", query.series),
-    });
+    match query.interval_ns {
+        Some(interval) => parts.push(format!("a sample every {} s", seconds(interval))),
+        None if query.ambiguous > 0 || query.without_scope > 0 => {}
+        None => parts.push(format!("{} series without two samples in 15 minutes", query.series)),
+    }
     if !query.too_short.is_empty() {
         parts.push(format!("too coarse for attempts of {}", query.too_short.join(", ")));
     }

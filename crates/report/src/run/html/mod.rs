@@ -125,7 +125,7 @@ impl Report {
         });
         for Section { title, lines, .. } in explained.brief_sections() {
             page.leaf("h3", &[], &title);
-            page.element("ul", &[], |page| {
+            page.element("ul", &[("class", "remarks")], |page| {
                 for Line { label, text } in lines {
                     page.element("li", &[], |page| {
                         if !label.is_empty() {

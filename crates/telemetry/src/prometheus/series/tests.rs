@@ -101,6 +101,22 @@ fn series_of_one_object_follow_each_other_or_are_ambiguous() {
     let replica = series(&[("UUID", "GPU-1"), ("replica", "2")], &[(500, 1.0), (1500, 2.0)]);
     let found = evaluate(&gauge(), window(), vec![before, replica]);
     assert_eq!((found.rows.len(), found.ambiguous), (0, 2));
+    // A series that is read less often than another one has a single sample, before or after those of the other by chance.
+    let fast = series(&[("UUID", "GPU-1"), ("instance", "a")], &[(0, 1000.0), (SECOND, 1000.0), (2 * SECOND, 1000.0)]);
+    let slow = series(&[("UUID", "GPU-1"), ("instance", "b")], &[(3 * SECOND, 5e6)]);
+    let found = evaluate(&gauge(), window(), vec![fast, slow]);
+    assert_eq!((found.rows.len(), found.ambiguous, found.too_coarse), (0, 2, 0));
+}
+
+#[test]
+fn series_that_two_servers_read_at_different_times_are_not_folded_and_not_too_coarse() {
+    let busy = query(QueryKind::Share, Some(SeriesFold::Sum), Some("cpu"));
+    let read_at = |offset: i64, replica: &str| {
+        let samples: Vec<_> = (0..3).map(|index| (offset + index * SECOND, 0.1 * index as f64)).collect();
+        series(&[("UUID", "n"), ("cpu", "0"), ("replica", replica)], &samples)
+    };
+    let found = evaluate(&busy, window(), vec![read_at(0, "a"), read_at(300, "b")]);
+    assert_eq!((found.rows.len(), found.ambiguous, found.too_coarse), (0, 2, 0));
 }
 
 #[test]
