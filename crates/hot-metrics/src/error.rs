@@ -115,6 +115,9 @@ impl Error {
             Self::Status { status, .. } if status.starts_with("404") => {
                 Some("check the path of the address; Prometheus needs `--web.enable-remote-write-receiver` for `/api/v1/write`")
             }
+            Self::Budget { .. } => {
+                Some("`max_active_series` and `labels` of the pipeline decide that: change them for the next run")
+            }
             Self::Redirected(_) => Some("write the address that it redirects to, if it is the receiver's"),
             _ => None,
         }

@@ -79,8 +79,8 @@ fn short_warmup_text(work: &ServingWork, found: &PointSummary) -> Option<String>
     let loss = (missing_ms / (duration_ns.0 as f64 / 1e6)).min(1.0);
     (loss >= SMALL_LOSS).then(|| {
         format!(
-            "half of the responses took {} s or more, and the warm-up {}: rates count what ends in the {} of a trial, so requests/s, tokens/s and goodput are \
-             about {} below those of a steady load; make the warm-up as long as a response",
+            "half of the responses took {} s or more, and the warm-up {}: rates count what ends in the {} of a trial, so if the endpoint keeps up, \
+             requests/s, tokens/s and goodput are about {} below those of a steady load; make the warm-up as long as a response",
             Format::new(response_ms / 1e3, None).show(response_ms / 1e3),
             seconds(work.warmup_ns),
             seconds(duration_ns),
@@ -203,7 +203,7 @@ mod tests {
             (work.warmup_ns, work.duration_ns) = (Count(warmup_s * 1_000_000_000), Some(Count(duration_s * 1_000_000_000)));
             short_warmup_text(&work, &found).unwrap_or_default()
         };
-        insta::assert_snapshot!(said(1, 10), @"half of the responses took 5.10 s or more, and the warm-up 1 s: rates count what ends in the 10 s of a trial, so requests/s, tokens/s and goodput are about 41 % below those of a steady load; make the warm-up as long as a response");
+        insta::assert_snapshot!(said(1, 10), @"half of the responses took 5.10 s or more, and the warm-up 1 s: rates count what ends in the 10 s of a trial, so if the endpoint keeps up, requests/s, tokens/s and goodput are about 41 % below those of a steady load; make the warm-up as long as a response");
         assert!(said(0, 1).contains("about 100 % below"), "nothing ends in the trial");
         assert_eq!((said(5, 10), said(1, 100)), (String::new(), String::new()), "long enough");
         (work.arrival, work.warmup_ns, work.duration_ns) = (ArrivalLaw::Closed, Count(0), Some(Count(1_000_000_000)));
