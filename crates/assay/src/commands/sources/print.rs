@@ -58,7 +58,7 @@ fn pack_lines(pack: &str, queries: &[&QueryState]) -> Vec<String> {
     let mut lines = vec![format!("{pack}: series of {} of {} queries", present.len(), queries.len())];
     if let ([], Some(first)) = (present.as_slice(), queries.first()) {
         lines.extend(first.absent.iter().map(|why| format!("  absent: {why}")));
-        lines.extend(first.error.iter().map(|why| format!("  not answered: {why}")));
+        lines.extend(first.error.iter().map(|why| format!("  failed: {why}")));
         return lines;
     }
     lines.extend(present.iter().map(|query| format!("  {}", query_line(query))));
@@ -73,7 +73,7 @@ fn pack_lines(pack: &str, queries: &[&QueryState]) -> Vec<String> {
     let mut without: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for query in queries {
         let why = query.absent.as_deref().map(|why| ("absent", why));
-        if let Some(why) = why.or(query.error.as_deref().map(|why| ("not answered", why))) {
+        if let Some(why) = why.or(query.error.as_deref().map(|why| ("failed", why))) {
             without.entry(why).or_default().push(&query.metric);
         }
     }
