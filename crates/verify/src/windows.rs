@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_diagnosis::{Better, Outcome, Pair, Reading, Series, Window, explain, rules};
+use assay_diagnosis::{Better, Explanation, Outcome, Pair, Reading, Series, Window, explain, rules};
 use assay_manifest::{CaseId, Name, Plan, Side, Summary};
 use assay_report::{Explained, WhyWorse};
 use assay_warehouse::{Row, TELEMETRY_SLICE_FACT, Value};
@@ -171,12 +171,11 @@ pub fn why_worse(blobs: &dyn Blobs, plan: &Plan, summary: &Summary) -> Result<Op
     if rows > MAX_ROWS {
         return Ok(Some(WhyWorse::TooManyRows { rows, most: MAX_ROWS }));
     }
-    let Some(Paired { sides, pairs, left_out }) = pair_sides(plan, &read_windows(blobs, Some(plan), summary)?) else {
-        return Ok(None);
-    };
-    let explanation = explain(rules(), &pairs);
-    let is_worse = !(explanation.worse.is_empty() && explanation.perhaps_worse.is_empty() && explanation.findings.is_empty());
-    Ok(is_worse.then_some(WhyWorse::Explained(Box::new(Explained { sides, left_out, explanation }))))
+    let Some(paired) = pair_sides(plan, &read_windows(blobs, Some(plan), summary)?) else { return Ok(None) };
+    let explained = paired.explain();
+    let Explanation { worse, perhaps_worse, findings, .. } = &explained.explanation;
+    let is_worse = !(worse.is_empty() && perhaps_worse.is_empty() && findings.is_empty());
+    Ok(is_worse.then_some(WhyWorse::Explained(Box::new(explained))))
 }
 
 /// One side of a comparison.
@@ -197,6 +196,14 @@ pub struct Paired {
     pub pairs: Vec<Pair>,
     /// The points that only one side has, or that are of other work, each in words.
     pub left_out: Vec<String>,
+}
+
+impl Paired {
+    /// Explains why the candidate is worse, by the rules of this version.
+    pub fn explain(self) -> Explained {
+        let Self { sides, pairs, left_out } = self;
+        Explained { sides, left_out, explanation: explain(rules(), &pairs) }
+    }
 }
 
 /// Pairs the points of both sides of a run's own comparison; `None` if it compares nothing.

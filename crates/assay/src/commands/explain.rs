@@ -4,7 +4,7 @@ mod experiment;
 
 use std::path::{Path, PathBuf};
 
-use assay_diagnosis::{Conclusion, Explanation, explain, rules};
+use assay_diagnosis::{Conclusion, Explanation};
 use assay_manifest::{Outcome, Plan, Verdict};
 use assay_report::gate::Why;
 use assay_report::{Explained, counted, shell_word};
@@ -60,8 +60,7 @@ fn explain_verdict(verdict: &Verdict, run: &VerifiedRun) -> Result<(String, Expl
         let here = regressed.iter().filter(|metric| Some(&metric.workload) == workload && metric.point_id.as_str() == pair.point);
         pair.known_worse = here.map(|metric| metric.metric.clone()).collect();
     }
-    let explanation = explain(rules(), &paired.pairs);
-    let explained = Explained { sides: paired.sides, left_out: paired.left_out, explanation };
+    let explained = paired.explain();
     let explanation = &explained.explanation;
     let headline = match explanation.conclusion {
         Conclusion::Found => explained.headline(),
@@ -83,15 +82,14 @@ impl Explain {
             Some(baseline) => pair_runs(baseline, &candidate)?,
             None => pair_own_sides(&candidate)?,
         };
-        let explanation = explain(rules(), &paired.pairs);
+        let explained = paired.explain();
         if self.json {
-            output::json(&document(&paired, &explanation))?;
+            output::json(&document(&explained))?;
         } else {
-            let explained = Explained { sides: paired.sides, left_out: paired.left_out, explanation: explanation.clone() };
             explained.lines().iter().for_each(output::line);
         }
         if let Some(folder) = &self.experiment {
-            write_experiment(folder, &candidate, &explanation, against.is_some())?;
+            write_experiment(folder, &candidate, &explained.explanation, against.is_some())?;
         }
         let established = candidate.chain.is_established() && against.is_none_or(|run| run.chain.is_established());
         Ok(output::established(established))
@@ -117,9 +115,8 @@ fn write_experiment(folder: &Path, run: &VerifiedRun, explanation: &Explanation,
     Ok(())
 }
 
-fn document(paired: &Paired, explanation: &Explanation) -> serde_json::Value {
-    let [baseline, candidate] = &paired.sides;
-    json!({"baseline": baseline, "candidate": candidate, "left_out": paired.left_out, "explanation": explanation})
+fn document(Explained { sides: [baseline, candidate], left_out, explanation }: &Explained) -> serde_json::Value {
+    json!({"baseline": baseline, "candidate": candidate, "left_out": left_out, "explanation": explanation})
 }
 
 fn plan_of(run: &VerifiedRun) -> Option<&Plan> {
