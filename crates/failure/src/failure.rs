@@ -26,6 +26,17 @@ pub struct Failure {
     pub lasting: bool,
 }
 
+/// Returns an error and its causes as one line, the error first.
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
 impl Failure {
     /// Creates a failure from its code, which gives the exit code and the retry class, and its message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {

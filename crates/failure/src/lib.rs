@@ -62,7 +62,7 @@ mod reference;
 
 pub use codes::ErrorCode;
 pub use exit::Exit;
-pub use failure::{Failure, is_disk_full};
+pub use failure::{Failure, is_disk_full, with_causes};
 pub use reference::reference_page;
 
 /// Returns the first `most` names of a list and the number of the others, as in `a, b and 2 more`; empty if there are none.

@@ -17,7 +17,7 @@ mod secret;
 mod trust;
 
 pub use assay_chain::{ShardOutcome, StageName, chain_name, counted_attempt, parameters};
-pub use assay_failure::{ErrorCode, Exit, Failure, RESUME_HINT, Retry, first_names};
+pub use assay_failure::{ErrorCode, Exit, Failure, RESUME_HINT, Retry, first_names, with_causes};
 pub use broken_mark::BrokenMark;
 pub use context::{Clock, Context, StartMark, Stopwatch};
 pub use event::{Event, HoldRequest, LatencySoFar};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant as Moment};
 
 use assay_manifest::{Artifact, Block, ExecutionPart, Instant, PackQuery, Plan, PrometheusSource, TrialId};
 use assay_probe::{Client, CredentialError, Headers, Limits, RequestError, read_tls};
-use assay_stage::{Clock, Context, ErrorCode, Event, Failure};
+use assay_stage::{Clock, Context, ErrorCode, Event, Failure, with_causes};
 use assay_telemetry::prometheus::{
     MEDIA_TYPE, QueryLine, QueryOf, Request, clock_url, file_name, parse_series, presence_query, query_url, read_body,
     samples_query, source_name,
@@ -117,11 +117,6 @@ pub fn ask_prometheus(
 fn client(source: &PrometheusSource) -> Result<Client, CredentialError> {
     let tls = read_tls(source.tls.as_ref(), source.insecure_skip_tls_verify)?;
     Ok(Client::with_tls(Headers::read(&source.headers)?, tls))
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// The requests to one Prometheus.

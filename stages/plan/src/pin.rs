@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use assay_manifest::{Dataset, Digest, Image, Name, PinnedFile, PinnedSearch, QueryPack, UnpinnedInput};
 use assay_planning::{DatasetFile, DatasetRequest, Pins, TokenizerSource};
-use assay_stage::{ErrorCode, Failure};
+use assay_stage::{ErrorCode, Failure, with_causes};
 
 use crate::artifact_sink::ArtifactSink;
 use crate::dataset::{FetchedDataset, import_dataset};
@@ -165,11 +165,6 @@ impl Pins for Pinner<'_> {
     fn take_unpinned(&mut self) -> Vec<UnpinnedInput> {
         std::mem::take(&mut self.unpinned)
     }
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use assay_manifest::{Ceiling, Count, Digest, Fact, HostFacts, Instant, canonical_json};
 use assay_process::Cancel;
-use assay_stage::{Clock, Context, ErrorCode, Failure, Layout, binary_digest};
+use assay_stage::{Clock, Context, ErrorCode, Failure, Layout, binary_digest, with_causes};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -115,10 +115,7 @@ pub(crate) fn local_ceiling(ctx: &Context, facts: &HostFacts) -> Result<Fact<Cei
 
 /// Measures the figures. The error is one line.
 fn measure_figures(simulator: &Path, cancel: &Cancel) -> Result<Figures, String> {
-    measure(simulator, cancel).map_err(|error| {
-        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
-        causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
-    })
+    measure(simulator, cancel).map_err(|error| with_causes(&error))
 }
 
 /// Returns the earlier measurement of an equal machine. It is no evidence, so one that cannot be read is measured again.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use assay_manifest::{EnvVar, Instant, Name, PackQuery, PrometheusSource, QueryPack, TargetKind};
 use assay_probe::{Client, Headers, Limits, endpoint_url, read_tls};
 use assay_spec::Target;
-use assay_stage::Clock;
+use assay_stage::{Clock, with_causes};
 use assay_telemetry::prometheus::{
     ClockOffset, EvaluatedQuery, SampledSeries, clock_url, evaluate, parse_series, parse_time, presence_query, query_url,
     read_body, samples_query, source_name,
@@ -62,11 +62,6 @@ pub(super) fn exporter(name: &Name, scrape: &str) -> SourceState {
 fn client(headers: &[EnvVar], tls: Option<&assay_manifest::TargetTls>, is_insecure: bool) -> Result<Client, String> {
     let headers = Headers::read(headers).map_err(|error| with_causes(&error))?;
     Ok(Client::with_tls(headers, read_tls(tls, is_insecure).map_err(|error| with_causes(&error))?))
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 fn scraped(source: &Source, state: SourceState, client: &Client, url: &str) -> SourceState {
@@ -156,8 +151,8 @@ impl Server<'_> {
             let start = Instant::from_unix_ns(server_ns.saturating_sub(span.as_nanos() as i64));
             let series = self.series(&samples_query(&selector, start, end))?;
             found = evaluate(query, (start, end), series);
-            let fewest = found.rows.iter().map(|row| row.statistics.n).max().unwrap_or(0);
-            if fewest >= ENOUGH_SAMPLES {
+            let most = found.rows.iter().map(|row| row.statistics.n).max().unwrap_or(0);
+            if most >= ENOUGH_SAMPLES {
                 break;
             }
         }
