@@ -35,6 +35,7 @@ SCRYPT_NS = (32768, 65536, 131072)
 BAR_CHAIN_S = 1.0
 BAR_VERIFY_S = 0.1
 BAR_RECOMPUTE_S = 3
+BAR_VERIFY_LARGE_S = 1.0
 BAR_PLAN_S = 1.0
 # As many runs as a nightly pipeline of 27 cases makes in a year.
 STORED_RUNS = 10_000
@@ -128,8 +129,8 @@ class Place:
             sys.exit(f"{program} {' '.join(arguments)} ended with {ran.returncode}:\n{ran.stdout}{ran.stderr}")
         return took, ran.returncode, ran.stdout
 
-    def repository(self, name, workloads, variants=(), more=""):
-        """A repository whose only commit holds a pipeline of one trial of each workload under each variant.
+    def repository(self, name, workloads, variants=(), more="", trials=1):
+        """A repository whose only commit holds a pipeline of so many trials of each workload under each variant.
 
         `more` is further lines of each workload's spec."""
         repo = self.folder / name
@@ -143,7 +144,7 @@ class Place:
         (repo / "pipelines").mkdir()
         listed = "".join(f"\n    - {{name: {variant}}}" for variant in variants)
         (repo / "pipelines/bench.yaml").write_text(
-            PIPELINE.format(workloads=", ".join(workloads), variants=f"  variants:{listed}\n" if variants else "")
+            PIPELINE.format(workloads=", ".join(workloads), variants=f"  variants:{listed}\n" if variants else "", trials=trials)
         )
         self.commit(repo)
         return repo
@@ -174,7 +175,7 @@ spec:
   workloads: [{workloads}]
   targets:
     - {{name: local, kind: host}}
-{variants}  trials: {{count: 1}}
+{variants}  trials: {{count: {trials}}}
 """
 
 
@@ -315,6 +316,22 @@ def plan(place, table):
     )
 
 
+def large(place, table):
+    """The verification of a run of 5,000 trials."""
+    repo = place.repository("large", [f"w{number}" for number in range(50)], [f"v{number}" for number in range(20)], trials=5)
+    config = place.config(65536)
+    took, _ = place.run(repo, config, "assay", "run", "pipelines/bench.yaml", "--run-id", "bench")
+    walls = [place.run(repo, config, "assay", "verify", "bench")[0] for _ in range(SAMPLES + 1)]
+    walls = Figure(walls[1:])
+    table.add(
+        "verify of 1,000 cases x 5 trials, level 3",
+        walls,
+        seconds(BAR_VERIFY_LARGE_S),
+        walls.median / BAR_VERIFY_LARGE_S,
+        f"wall time of `assay verify`, from the page cache; 5,000 trials of scripts that only print, whose run took {seconds(took)}",
+    )
+
+
 def plan_stage(place, repo, config):
     environment = {**place.environment, "ASSAY_CONFIG": str(config)}
     command = [place.binaries / "assay", "run", "pipelines/bench.yaml", "--run-id", "bench", "--json"]
@@ -403,6 +420,7 @@ FIGURES = {
     "chain": (chain, ["--bins"]),
     "verify": (quickstart, ["--bins"]),
     "plan": (plan, ["--bins"]),
+    "large": (large, ["--bins"]),
     "client": (bench_examples.client, ["--example=bench"]),
     "instructions": (bench_examples.instructions, ["--example=bench"]),
     "ttft": (bench_examples.ttft, ["--example=ttft_error", "--bin=assay-simulator"]),

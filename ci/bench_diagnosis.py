@@ -1,18 +1,22 @@
-"""Whether `assay explain` finds faults that are planted, and how often it reports where nothing was.
+"""Whether `assay explain` finds faults that are planted in real processes, and how often it reports where nothing was.
 
     python3 ci/bench_diagnosis.py PROGRAMS [SEEDS [FAULT...]]
 
-A fault of a server is planted in one of two simulators, whose trials are interleaved in one run. A fault of the machine is there while one of two runs is
-measured. Each seed is a recording of its own: a new run, with a workload of another seed. `clean` and `clean runs` are the same two ways without a fault.
+A fault of a server is planted in one of two simulators, and one of the path before one of two servers; the trials of both are interleaved in one run. A fault of the machine is
+there while one of two runs is measured. Each seed is a recording of its own: a new run, with a workload of another seed. `clean` and `clean runs` are the same two ways without a
+fault. Lost packets are iptables' (`statistic`), bandwidth is limited by the kernel's token bucket (tc's tbf) on the port of the server, and a server with a CPU quota is in a
+control group, whose counters an exporter of this script states by the names that cAdvisor has for them. What this machine does not allow is a row with the reason.
 
 For each fault: in how many recordings its rule holds, in how many it is the first finding, and which other rules held. A finding beside the planted one is
-no mistake by itself: a machine whose processors are taken also answers later than its server accounts for.
+no mistake by itself: a machine whose processors are taken also responds later than its server accounts for.
 """
 
 import asyncio
 import collections
 import contextlib
 import hashlib
+import http.client
+import http.server
 import json
 import os
 import pathlib
@@ -25,7 +29,7 @@ TRIALS, SECONDS, BASE = 5, 3, {"profile": "fast"}
 
 # The fault, the rule that is to find it, and the settings of both simulators.
 SERVERS = {
-    "queue": ("server-queue", BASE, {**BASE, "max_num_seqs": 2}),
+    "smaller batch limit": ("batch-limit", BASE, {**BASE, "max_num_seqs": 2}),
     "slow decode": ("server-decode", BASE, {**BASE, "itl_ms": 1.3}),
     "slow prefill": ("server-prefill", BASE, {**BASE, "ttft_ms": 9}),
     "prefix cache off": (
@@ -35,9 +39,8 @@ SERVERS = {
     ),
     "clean": (None, BASE, BASE),
 }
-BUSY = [sys.executable, "-c", "while True: pass"]
-MACHINES = {"busy neighbours": ("cpu-contention", 6), "clean runs": (None, 0)}
-DELAY = ("network delay", "network-path", 0.006)
+PYTHON_LOOP = [sys.executable, "-c", "while True: pass"]
+DELAY_S, LOST_SHARE, RATE, QUOTA_SHARE, OTHERS = 0.006, 0.01, "3mbit", 0.03, 6
 
 WORKLOAD = """apiVersion: assay.dev/v1alpha1
 kind: Workload
@@ -56,6 +59,37 @@ spec:
   seed: '%s'
 """
 
+# Writes past the page cache, for three seconds.
+DISK_WORKLOAD = """apiVersion: assay.dev/v1alpha1
+kind: Workload
+metadata: {name: load}
+spec:
+  type: indicator
+  script: {path: run.sh}
+  metrics: [{path: written, unit: MB/s, better: higher}]
+"""
+DISK_SCRIPT = """#!/usr/bin/env python3
+import json, mmap, os, time
+block = mmap.mmap(-1, 1 << 20)
+file = os.open("written", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+begun, count = time.monotonic(), 0
+while time.monotonic() - begun < %d:
+    os.pwrite(file, block, (count %% 64) << 20)
+    os.fdatasync(file)
+    count += 1
+print(json.dumps({"name": "disk", "@parameters": {}, "@result": {"written": count * 1.048576 / (time.monotonic() - begun)}}))
+"""
+DISK_NEIGHBOUR = """
+import mmap, os, sys
+block = mmap.mmap(-1, 1 << 20)
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+count = 0
+while True:
+    os.pwrite(file, block, (count % 64) << 20)
+    os.fdatasync(file)
+    count += 1
+"""
+
 PIPELINE = """apiVersion: assay.dev/v1alpha1
 kind: Pipeline
 metadata: {name: load}
@@ -72,14 +106,20 @@ COMPARISON = "  comparison: {baseline: {target: before}, candidate: {target: aft
 class Place:
     """A repository and a store of one recording."""
 
-    def __init__(self, programs, folder, seed, targets, comparison=COMPARISON):
+    def __init__(self, programs, folder, seed, targets, comparison=COMPARISON, telemetry=(), disk=False):
         self.assay, self.folder = programs / "assay", folder / "work"
         self.environment = {**os.environ, "HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config")}
         folder = self.folder
         (folder / "workloads/load").mkdir(parents=True)
         (folder / "pipelines").mkdir()
-        (folder / "workloads/load/workload.yaml").write_text(WORKLOAD % (SECONDS, hashlib.sha256(str(seed).encode()).hexdigest()))
-        (folder / "pipelines/load.yaml").write_text(PIPELINE % (json.dumps(targets), TRIALS, comparison))
+        workload = DISK_WORKLOAD if disk else WORKLOAD % (SECONDS, hashlib.sha256(str(seed).encode()).hexdigest())
+        (folder / "workloads/load/workload.yaml").write_text(workload)
+        if disk:
+            script = folder / "workloads/load/run.sh"
+            script.write_text(DISK_SCRIPT % SECONDS)
+            script.chmod(0o755)
+        sources = f"  telemetry: {json.dumps(list(telemetry))}\n" if telemetry else ""
+        (folder / "pipelines/load.yaml").write_text(PIPELINE % (json.dumps(targets), TRIALS, comparison + sources))
         author = ["-c", "user.name=bench", "-c", "user.email=bench@example.org"]
         for words in (["init", "-q", "-b", "main", "."], ["add", "."], [*author, "commit", "-qm", "a recording"]):
             subprocess.run(["git", *words], cwd=folder, check=True)
@@ -101,8 +141,22 @@ def simulator(name, config):
     return {"name": name, "kind": "simulator", "config": config}
 
 
+class Skipped(Exception):
+    """A fault that this machine does not allow, with the reason."""
+
+
+def setting(*words):
+    """Changes a setting of the kernel by a program of its own."""
+    try:
+        subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True)
+    except FileNotFoundError as error:
+        raise Skipped(f"`{words[0]}` is not there") from error
+    except subprocess.CalledProcessError as error:
+        raise Skipped(f"`{' '.join(map(str, words))}`: {error.stderr.strip()}") from error
+
+
 @contextlib.contextmanager
-def delayed(address, seconds):
+def delayed(address, _):
     """A proxy before a server on this machine, through which each byte from the server comes later."""
     loop, ready = asyncio.new_event_loop(), threading.Event()
     host, port = address.removeprefix("http://").rsplit(":", 1)
@@ -129,7 +183,7 @@ def delayed(address, seconds):
 
     async def serve(reader, writer):
         theirs, ours = await asyncio.open_connection(host, int(port))
-        await asyncio.gather(pump(reader, ours, 0.0), pump(theirs, writer, seconds))
+        await asyncio.gather(pump(reader, ours, 0.0), pump(theirs, writer, DELAY_S))
 
     async def start():
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -145,33 +199,161 @@ def delayed(address, seconds):
     thread.start()
     ready.wait()
     try:
-        yield f"http://127.0.0.1:{found['port']}"
+        yield f"http://127.0.0.1:{found['port']}", ()
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
 
 
+def port_of(address):
+    return int(address.rsplit(":", 1)[1])
+
+
 @contextlib.contextmanager
-def server(programs):
+def lossy(address, _):
+    """Packets of the server that are lost."""
+    rule = ["INPUT", "-i", "lo", "-p", "tcp", "--sport", port_of(address), "-m", "statistic", "--mode", "random", "--probability", LOST_SHARE, "-j", "DROP"]
+    setting("iptables", "-I", *rule)
+    try:
+        yield address, ()
+    finally:
+        setting("iptables", "-D", *rule)
+
+
+@contextlib.contextmanager
+def narrow(address, _):
+    """Less bandwidth for what the server sends. The bucket holds one packet of the loopback device, which may have 64 KiB."""
+    setting("tc", "qdisc", "add", "dev", "lo", "root", "handle", "1:", "prio", "bands", 2, "priomap", *[0] * 16)
+    try:
+        setting("tc", "qdisc", "add", "dev", "lo", "parent", "1:2", "tbf", "rate", RATE, "burst", "70kb", "latency", "2s")
+        setting("tc", "filter", "add", "dev", "lo", "parent", "1:", "protocol", "ip", "u32", "match", "ip", "sport", port_of(address), "0xffff", "flowid", "1:2")
+        yield address, ()
+    finally:
+        setting("tc", "qdisc", "del", "dev", "lo", "root")
+
+
+@contextlib.contextmanager
+def limited(address, process):
+    """A server in a control group with a CPU quota, whose counters an exporter states."""
+    top = pathlib.Path("/sys/fs/cgroup")
+    is_old = (top / "cpu/cpu.cfs_quota_us").exists()
+    group = (top / "cpu" if is_old else top) / f"assay-diagnosis-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        raise Skipped(f"no control group can be made: {error}") from error
+    try:
+        quota = f"{int(QUOTA_SHARE * 100_000)}"
+        try:
+            if is_old:
+                (group / "cpu.cfs_period_us").write_text("100000")
+                (group / "cpu.cfs_quota_us").write_text(quota)
+            else:
+                (group / "cpu.max").write_text(f"{quota} 100000")
+            (group / "cgroup.procs").write_text(str(process.pid))
+        except OSError as error:
+            raise Skipped(f"no CPU quota can be set: {error}") from error
+        with exporter(group / "cpu.stat") as url:
+            yield address, ({"name": "cadvisor", "scrape": url},)
+    finally:
+        (group.parent / "cgroup.procs").write_text(str(process.pid))
+        group.rmdir()
+
+
+@contextlib.contextmanager
+def exporter(stat):
+    """The counters of a control group's quota, by cAdvisor's names."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            counters = dict(line.split() for line in stat.read_text().splitlines())
+            names = {"nr_periods": "container_cpu_cfs_periods_total", "nr_throttled": "container_cpu_cfs_throttled_periods_total"}
+            text = "".join(f'# TYPE {name} counter\n{name}{{pod="server"}} {counters[counter]}\n' for counter, name in names.items()).encode()
+            self.send_response(200)
+            self.send_header("content-type", "text/plain; version=0.0.4")
+            self.send_header("content-length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as serving:
+        threading.Thread(target=serving.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{serving.server_address[1]}/metrics"
+        serving.shutdown()
+
+
+@contextlib.contextmanager
+def shared(address, _):
+    """A server whose places other clients take, too."""
+    over = threading.Event()
+    body = json.dumps({"model": "simulated-8b", "messages": [{"role": "user", "content": "others " * 40}], "max_tokens": 20}).encode()
+
+    def send():
+        connection = http.client.HTTPConnection("127.0.0.1", port_of(address))
+        while not over.is_set():
+            connection.request("POST", "/v1/chat/completions", body, {"content-type": "application/json"})
+            connection.getresponse().read()
+        connection.close()
+
+    threads = [threading.Thread(target=send) for _ in range(OTHERS)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield address, ()
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+@contextlib.contextmanager
+def server(programs, *settings):
     process = subprocess.Popen(
-        [programs / "assay-simulator", "--listen", "127.0.0.1:0", "--profile", "fast", "--model", "simulated-8b"], stdout=subprocess.PIPE, text=True
+        [programs / "assay-simulator", "--listen", "127.0.0.1:0", "--profile", "fast", "--model", "simulated-8b", *settings], stdout=subprocess.PIPE, text=True
     )
     try:
-        yield process.stdout.readline().strip().removeprefix("listening on ")
+        yield process.stdout.readline().strip().removeprefix("listening on "), process
     finally:
         process.terminate()
         process.wait()
 
 
 @contextlib.contextmanager
-def neighbours(count):
-    running = [subprocess.Popen(BUSY) for _ in range(count)]
+def running(*commands):
+    """Processes beside the measured ones."""
+    processes = [subprocess.Popen(command) for command in commands]
     try:
         yield
     finally:
-        for process in running:
+        for process in processes:
             process.kill()
             process.wait()
+
+
+def neighbours(_):
+    return running(*[PYTHON_LOOP] * 6)
+
+
+def writers(folder):
+    return running(*[[sys.executable, "-c", DISK_NEIGHBOUR, str(folder / f"neighbour-{number}")] for number in range(3)])
+
+
+def nothing(_):
+    return contextlib.nullcontext()
+
+
+# The fault, the rule that is to find it, what is before or beside one of two servers, and the settings of both.
+ENDPOINTS = {
+    "queue filled by other clients": ("server-queue", shared, ["--max-num-seqs", "4"]),
+    "delay on the path": ("network-path", delayed, []),
+    "less bandwidth on the path": ("network-path", narrow, []),
+    "packet loss": ("packet-loss", lossy, []),
+    "CPU quota of the server": ("container-quota", limited, []),
+}
+# The fault, the rule, what is beside one of two runs, and whether they write to a disk.
+MACHINES = {"busy neighbours": ("cpu-contention", neighbours, False), "slow disk": ("storage", writers, True), "clean runs": (None, nothing, False)}
 
 
 def record(programs, folder, fault, seed):
@@ -181,16 +363,17 @@ def record(programs, folder, fault, seed):
         place = Place(programs, folder, seed, [simulator("before", before), simulator("after", after)])
         place.measure("one")
         return rule, place.explain("one")
-    if fault == DELAY[0]:
-        with server(programs) as before, server(programs) as behind, delayed(behind, DELAY[2]) as after:
+    if fault in ENDPOINTS:
+        rule, plant, settings = ENDPOINTS[fault]
+        with server(programs, *settings) as (before, _), server(programs, *settings) as (behind, process), plant(behind, process) as (after, telemetry):
             targets = [{"name": name, "kind": "endpoint", "url": url} for name, url in (("before", before), ("after", after))]
-            place = Place(programs, folder, seed, targets)
+            place = Place(programs, folder, seed, targets, telemetry=telemetry)
             place.measure("one")
-        return DELAY[1], place.explain("one")
-    rule, count = MACHINES[fault]
-    place = Place(programs, folder, seed, [simulator("only", BASE)], comparison="")
+        return rule, place.explain("one")
+    rule, plant, disk = MACHINES[fault]
+    place = Place(programs, folder, seed, [{"name": "only", "kind": "host"} if disk else simulator("only", BASE)], comparison="", disk=disk)
     place.measure("before")
-    with neighbours(count):
+    with plant(folder):
         place.measure("after")
     return rule, place.explain("after", "--against", "before")
 
@@ -198,24 +381,33 @@ def record(programs, folder, fault, seed):
 def main():
     programs = pathlib.Path(sys.argv[1]).resolve()
     seeds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
-    faults = sys.argv[3:] or [*SERVERS, DELAY[0], *MACHINES]
+    faults = sys.argv[3:] or [*SERVERS, *ENDPOINTS, *MACHINES]
     print(f"{seeds} recordings a fault; {TRIALS} trials of {SECONDS} s a side, 4 requests in flight\n")
     print("| planted | rule | found | first | other rules that held | conclusions |\n| --- | --- | ---: | ---: | --- | --- |")
     for fault in faults:
         found = first = 0
         others, conclusions = collections.Counter(), collections.Counter()
         for seed in range(1, seeds + 1):
-            with tempfile.TemporaryDirectory() as folder:
-                rule, explanation = record(programs, pathlib.Path(folder), fault, seed)
+            try:
+                with tempfile.TemporaryDirectory() as folder:
+                    rule, explanation = record(programs, pathlib.Path(folder), fault, seed)
+            except Skipped as error:
+                print(f"| {fault} | skipped: {error} | | | | |", flush=True)
+                break
             held = [finding["rule"] for finding in explanation["findings"]]
             found += rule in held
             first += held[:1] == [rule]
             others.update(set(held) - {rule})
             conclusions[explanation["conclusion"]] += 1
-        count = lambda number: "-" if rule is None else f"{number} of {seeds}"
-        listed = ", ".join(f"{name} {number}" for name, number in others.most_common()) or "none"
-        ended = ", ".join(f"{name} {number}" for name, number in conclusions.most_common())
-        print(f"| {fault} | {rule or '-'} | {count(found)} | {count(first)} | {listed} | {ended} |", flush=True)
+        else:
+            show(fault, rule, seeds, found, first, others, conclusions)
+
+
+def show(fault, rule, seeds, found, first, others, conclusions):
+    count = lambda number: "-" if rule is None else f"{number} of {seeds}"
+    listed = ", ".join(f"{name} {number}" for name, number in others.most_common()) or "none"
+    ended = ", ".join(f"{name} {number}" for name, number in conclusions.most_common())
+    print(f"| {fault} | {rule or '-'} | {count(found)} | {count(first)} | {listed} | {ended} |", flush=True)
 
 
 main()
