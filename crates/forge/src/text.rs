@@ -1,5 +1,7 @@
 //! Texts of a forge: made fit to be shown, and compared.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 /// The maximum number of characters that are repeated of an untrusted text.
 const MAX_SHOWN: usize = 300;
 
@@ -27,8 +29,9 @@ pub(crate) fn is_same_text(one: &str, other: &str) -> bool {
 
 /// Encodes `text` as one part of a query.
 pub(crate) fn encode_query(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-    text.bytes().map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    /// All but the unreserved characters of RFC 3986.
+    const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 #[cfg(test)]

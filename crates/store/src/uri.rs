@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use url::Url;
 
 use crate::{Error, Result, layout};
@@ -162,9 +163,8 @@ fn is_region(value: &str) -> bool {
 
 /// Returns the URI of an absolute folder: RFC 8089, with everything outside RFC 3986's unreserved characters encoded.
 pub(crate) fn folder_uri(folder: &Path) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
-    let encode = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    let path: String = folder.as_os_str().as_encoded_bytes().iter().copied().map(encode).collect();
+    const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    let path = percent_encode(folder.as_os_str().as_encoded_bytes(), RESERVED);
     format!("file://{path}")
 }
 
