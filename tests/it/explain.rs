@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::docs::{Reader, blocks};
 use crate::pipeline::{list, text};
 use crate::serving::{RETRY_BUDGET, pipeline, workload};
-use crate::support::{Fixture, PIPELINE, blob, indicator_output, script};
+use crate::support::{CommandResult, Fixture, PIPELINE, binary, blob, indicator_output, script};
 use crate::tamper::flip_bit;
 
 /// A server that computes two requests at a time, and one that computes 32.
@@ -74,6 +74,13 @@ fn a_server_that_computes_fewer_requests_at_once_is_found_by_its_queue() {
     fixture.commit("an experiment");
     let plan = fixture.assay(&["plan", "pipelines/fixture-one-in-flight.yaml"]).success().stdout;
     assert!(plan.contains("concurrency-1") && !plan.contains("concurrency-8"), "{plan}");
+    // Of a stranger's run, nothing is written.
+    let published = fixture.published("one");
+    let mut stranger = fixture.command(&binary("assay"));
+    stranger.args(["explain", published.to_str().expect("text"), "--experiment", "elsewhere"]);
+    stranger.env("ASSAY_CONFIG", fixture.root().join("stranger"));
+    CommandResult::from_output(stranger.output().expect("assay starts")).refuses(21, "signer_not_established");
+    assert!(!fixture.repo().join("elsewhere").exists());
     // What was changed since is not overwritten.
     fixture.write("workloads/chat-one-in-flight/workload.yaml", "changed");
     fixture.assay(&["explain", "one", "--experiment", "."]).refuses(2, "file_differs");

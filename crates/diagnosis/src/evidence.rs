@@ -77,6 +77,8 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 pub struct Reading {
     /// The source: `host`, `endpoint/TARGET`, `exporter/NAME` or `prometheus/NAME`.
     pub source: String,
+    /// The kind of the observed object, such as `host`, `gpu` or `endpoint`.
+    pub scope_kind: String,
     /// The observed object: a node, a target, an exporter.
     pub scope: String,
     /// The metric.
@@ -111,6 +113,8 @@ pub struct Pair {
     pub baseline: Vec<Window>,
     /// The attempts that are explained.
     pub candidate: Vec<Window>,
+    /// True if the work is requests to an endpoint, so that the endpoint's counters are of it.
+    pub has_endpoint: bool,
     /// The outcomes that a gate found to be worse, by a comparison of pairs that finds smaller changes; none without a gate.
     pub known_worse: BTreeSet<String>,
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assay_stats::{Alternative, NoTest, Samples, holm, mann_whitney, robust, welch};
 
-use crate::evidence::{Better, Outcome, Pair, Window};
+use crate::evidence::{Better, Outcome, Pair, Reading, Window};
 use crate::finding::{Change, Conclusion, Explanation, Finding, Healthy, NotChecked, Seen, Unsure, Worse};
-use crate::quantity::{Absent, value, values_among};
+use crate::quantity::{Absent, is_of_prometheus, value, values_among};
 use crate::rule::{ANY, Direction, NONE, Rule, Signal, SourceClass};
 
 /// The probability with which one or more rules hold although nothing changed, over all rules and points together, at most.
@@ -115,11 +115,13 @@ struct Judged<'a> {
 /// The pairs are of the same work, point by point. Attempts within a side are taken to be independent of each other.
 pub fn explain(rules: &'static [Rule], pairs: &[Pair]) -> Explanation {
     let (mut judged, mut not_checked, mut moved_nowhere) = (Vec::new(), Vec::new(), BTreeMap::new());
-    let points = pairs.len();
     let outcomes = adjusted_outcomes(rules, pairs);
     for (place, rule) in rules.iter().enumerate() {
         let mut absent = BTreeMap::new();
-        for pair in pairs {
+        // Of work without an endpoint, a rule about endpoints is no open question.
+        let applies = |pair: &&Pair| pair.has_endpoint || !rule.is_about_endpoints();
+        let points = pairs.iter().filter(applies).count();
+        for pair in pairs.iter().filter(applies) {
             match judge(rule, pair, &outcomes, &mut moved_nowhere, place) {
                 Ok(found) => judged.push(found),
                 Err(why) => *absent.entry(why).or_insert(0_usize) += 1,
@@ -137,7 +139,7 @@ pub fn explain(rules: &'static [Rule], pairs: &[Pair]) -> Explanation {
     judged.iter_mut().zip(adjusted).for_each(|(found, adjusted)| found.adjusted = adjusted.max(found.of_outcome));
     let findings = findings(&judged);
     let unsure = unsure(&judged);
-    let (worse, perhaps_worse) = worse(pairs, &judged);
+    let (worse, perhaps_worse) = worse(pairs, &judged, &outcomes);
     let is_open = !not_checked.is_empty() || !unsure.is_empty();
     let conclusion = match (findings.is_empty(), worse.is_empty(), is_open) {
         (false, _, _) => Conclusion::Found,
@@ -249,15 +251,21 @@ fn describe_absent(absent: Absent, signal: &Signal) -> Unchecked {
         (Absent::NoReading, _) => "no exporter was read during these attempts".to_owned(),
         (Absent::NoMetric, SourceClass::Outcome) => format!("the run does not measure the {name}"),
         (Absent::NoMetric, _) => format!("no source has the {name}"),
+        (Absent::TooFewObjects, _) => {
+            format!("fewer than {FEWEST_OBJECTS} objects have the {name}, and none could stand out among them")
+        }
         (Absent::TooCoarse, _) => {
             format!("the readings of the {name} are too far apart for these attempts: let each last longer")
         }
         (Absent::NothingCounted, _) => format!("nothing was counted that the {name} could be of"),
+        (Absent::BelowZero, _) => format!(
+            "the {name} would be below zero in an attempt: the readings are of other requests than the run's own, or of another time"
+        ),
     };
     let is_missing = match absent {
         Absent::NoReading => signal.of != SourceClass::Host,
         Absent::NoMetric => true,
-        Absent::TooCoarse | Absent::NothingCounted => false,
+        Absent::TooFewObjects | Absent::TooCoarse | Absent::NothingCounted | Absent::BelowZero => false,
     };
     Unchecked { why, is_missing }
 }
@@ -268,7 +276,12 @@ fn test(signal: &Signal, pair: &Pair) -> Tested {
         return test_among(signal, labels, pair);
     }
     let [baseline, candidate] = [&pair.baseline, &pair.candidate].map(|side| values(side, |window| value(signal, window)));
-    let without = |side: &[Window]| signal.when_absent.map(|value| vec![value; side.len()]);
+    let without = |side: &[Window]| {
+        let absent = signal.when_absent.as_ref()?;
+        let is_beside = |reading: &Reading| reading.series.name == absent.beside && signal.of.matches(reading);
+        let was_read = side.iter().all(|window| window.readings.iter().any(is_beside));
+        was_read.then(|| vec![absent.value; side.len()])
+    };
     match (baseline, candidate) {
         (Ok(baseline), Ok(candidate)) => compare(signal, &baseline, &candidate).if_it_explains_enough(signal, pair),
         (Err(Absent::NoMetric | Absent::NothingCounted), Ok(candidate)) if let Some(baseline) = without(&pair.baseline) => {
@@ -281,12 +294,14 @@ fn test(signal: &Signal, pair: &Pair) -> Tested {
     }
 }
 
-/// Returns the values of a side's attempts that have one; the reason if none has.
+/// Returns the values of a side's attempts that have one; the reason if none has. If a value of one attempt cannot be, those of the others are not
+/// taken either: leaving the smallest out would move their median.
 fn values(windows: &[Window], of: impl Fn(&Window) -> Result<f64, Absent>) -> Result<Vec<f64>, Absent> {
     let (mut values, mut absent) = (Vec::new(), None);
     for window in windows {
         match of(window) {
             Ok(value) => values.push(value),
+            Err(Absent::BelowZero) => return Err(Absent::BelowZero),
             Err(why) => absent = absent.max(Some(why)),
         }
     }
@@ -370,22 +385,30 @@ fn test_among(signal: &Signal, labels: &[String], pair: &Pair) -> Tested {
         let found: Vec<_> = windows.iter().map(|window| values_among(signal, labels, window)).collect();
         let absent = found.iter().filter_map(|values| values.as_ref().err().copied()).max();
         let values: Vec<_> = found.into_iter().flatten().filter(|values| values.len() >= FEWEST_OBJECTS).collect();
-        if values.is_empty() { Err(absent.unwrap_or(Absent::NoMetric)) } else { Ok(values) }
+        if values.is_empty() { Err(absent.unwrap_or(Absent::TooFewObjects)) } else { Ok(values) }
     };
-    let windows = match of_windows(&pair.candidate) {
-        Ok(windows) if windows.len() < FEWEST_ATTEMPTS => return Tested::TooFew(windows.len()),
-        Ok(windows) => windows,
-        Err(why) => return Tested::Absent(why),
+    let (baseline, windows) = match (of_windows(&pair.baseline), of_windows(&pair.candidate)) {
+        (Ok(baseline), Ok(windows)) => (baseline, windows),
+        // Where the other side was not recorded, it is not known whether the object stood out there, too.
+        (Err(why), _) | (_, Err(why)) => return Tested::Absent(why),
     };
-    let baseline: Vec<_> = of_windows(&pair.baseline).unwrap_or_default();
+    let fewest = baseline.len().min(windows.len());
+    if fewest < FEWEST_ATTEMPTS {
+        return Tested::TooFew(fewest);
+    }
     let before: BTreeSet<&str> = baseline.iter().filter_map(|values| stands_out(signal, values)).map(|(name, ..)| name).collect();
     let found: Vec<_> = windows.iter().map(|values| stands_out(signal, values)).collect();
     let objects = windows.iter().map(BTreeMap::len).min().unwrap_or_default();
     let attempts = [windows.len(); 2];
     let unit = signal.unit.clone();
+    let of_all = |windows: &[BTreeMap<String, f64>]| {
+        let all: Vec<f64> = windows.iter().flat_map(BTreeMap::values).copied().collect();
+        Samples::new(&all).map_or(0.0, |all| all.median())
+    };
     let nothing = || {
+        let [baseline, candidate] = [of_all(&baseline), of_all(&windows)];
         Tested::Compared(Moved {
-            change: Change { baseline: 0.0, candidate: 0.0, unit: unit.clone(), attempts, p: 1.0 },
+            change: Change { baseline, candidate, unit: unit.clone(), attempts, p: 1.0 },
             is_beyond: false,
             object: None,
         })
@@ -516,13 +539,11 @@ fn unsure(judged: &[Judged<'_>]) -> Vec<Unsure> {
 
 /// Returns the outcomes that got worse: those beyond doubt over all outcomes and points, and those that a finding rests on. Beside them are those that
 /// may be worse.
-fn worse(pairs: &[Pair], judged: &[Judged<'_>]) -> (Vec<Worse>, Vec<Worse>) {
+fn worse(pairs: &[Pair], judged: &[Judged<'_>], adjusted: &AdjustedOutcomes<'_>) -> (Vec<Worse>, Vec<Worse>) {
     let compared = pairs.iter().flat_map(|pair| judged_outcomes(pair).into_iter().filter_map(|name| compare_outcome(pair, name)));
-    let compared: Vec<ComparedOutcome> = compared.collect();
-    let p = compared.iter().map(|compared| if compared.is_worse { compared.worse.change.p } else { 1.0 });
-    let adjusted = holm(&p.collect::<Vec<_>>());
     let (mut found, mut perhaps) = (Vec::new(), Vec::new());
-    for (ComparedOutcome { worse, is_worse, is_known, smallest_p }, p) in compared.into_iter().zip(adjusted) {
+    for ComparedOutcome { worse, is_worse, is_known, smallest_p } in compared {
+        let p = adjusted.get(&(&worse.case, &worse.point, &worse.metric)).copied().unwrap_or(1.0);
         if p <= ALPHA || is_known {
             found.push(worse);
         } else if is_worse && smallest_p <= SUPPORT {
@@ -625,9 +646,12 @@ fn seen(signal: &Signal, moved: &Moved, pair: &Pair, needed: bool) -> Seen {
 fn places(rule: &Rule, pair: &Pair) -> Vec<String> {
     let metrics: BTreeSet<&str> =
         rule.signals.iter().flat_map(|signal| &signal.is).map(|formula| formula.metric.as_str()).collect();
-    let readings = pair.candidate.iter().flat_map(|window| &window.readings);
+    let readings: Vec<&Reading> = pair.candidate.iter().flat_map(|window| &window.readings).collect();
+    let is_direct = |name: &str| readings.iter().any(|reading| reading.series.name == name && !is_of_prometheus(reading));
     let places: BTreeSet<String> = readings
+        .iter()
         .filter(|reading| metrics.contains(reading.series.name.as_str()))
+        .filter(|reading| !is_of_prometheus(reading) || !is_direct(&reading.series.name))
         .map(|reading| {
             if reading.source.ends_with(&reading.scope) {
                 reading.source.clone()

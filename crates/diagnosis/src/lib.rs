@@ -23,4 +23,4 @@ pub use experiment::Experiment;
 pub use explain::{ALPHA, FEWEST_ATTEMPTS, explain};
 pub use finding::{Change, Conclusion, Explanation, Finding, Healthy, NotChecked, Seen, Unsure, Worse};
 pub use reference::reference_page;
-pub use rule::{Among, Class, Direction, Playbook, Rule, RuleError, Signal, SourceClass, parse_rules, rules};
+pub use rule::{Among, Class, Direction, Playbook, Rule, RuleError, Signal, SourceClass, WhenAbsent, parse_rules, rules};

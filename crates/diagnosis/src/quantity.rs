@@ -21,17 +21,44 @@ pub(crate) enum Absent {
     NoReading,
     /// The sources were read, and none has the metric.
     NoMetric,
+    /// Fewer objects have the metric than one of them could stand out among.
+    TooFewObjects,
     /// The readings are too far apart for the attempt.
     TooCoarse,
     /// The divisor is zero: nothing was counted.
     NothingCounted,
+    /// A part is larger than the whole that it is subtracted from.
+    BelowZero,
+}
+
+/// The way in which readings came: a Prometheus may have scraped what the recorder read, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// The recorder read the source.
+    Recorder,
+    /// The readings are samples of a Prometheus.
+    Prometheus,
+}
+
+impl Origin {
+    /// The origins, in the order in which they are taken: what was read twice would be added up, and a quotient of both would be of two times.
+    const ALL: [Self; 2] = [Self::Recorder, Self::Prometheus];
+
+    fn of(reading: &Reading) -> Self {
+        if is_of_prometheus(reading) { Self::Prometheus } else { Self::Recorder }
+    }
+}
+
+/// Returns true for samples of a Prometheus.
+pub(crate) fn is_of_prometheus(reading: &Reading) -> bool {
+    reading.source.starts_with(PROMETHEUS)
 }
 
 /// Returns the value of a signal's quantity in an attempt, in the signal's unit.
 pub(crate) fn value(signal: &Signal, window: &Window) -> Result<f64, Absent> {
     let mut absent = Absent::NoReading;
     for formula in &signal.is {
-        match of_formula(signal, formula, window, &|_| true) {
+        match of_formula(signal, formula, window) {
             Ok(value) => return Ok(value),
             Err(why) => absent = absent.max(why),
         }
@@ -42,14 +69,17 @@ pub(crate) fn value(signal: &Signal, window: &Window) -> Result<f64, Absent> {
 /// Returns the values of a signal's quantity in an attempt, by the object that its labels tell apart.
 pub(crate) fn values_among(signal: &Signal, labels: &[String], window: &Window) -> Result<BTreeMap<String, f64>, Absent> {
     let mut absent = no_metric(signal, window);
-    for formula in &signal.is {
+    for (formula, origin) in signal.is.iter().flat_map(|formula| Origin::ALL.map(|origin| (formula, origin))) {
         let object = |reading: &Reading| {
             let values = labels.iter().map(|label| reading.series.label(label)).filter(|value| !value.is_empty());
             values.collect::<Vec<_>>().join(" ")
         };
-        let objects = window.readings.iter().filter(|reading| reading.series.name == formula.metric).map(object);
-        let found: BTreeMap<String, Result<f64, Absent>> =
-            objects.map(|name| (name.clone(), of_formula(signal, formula, window, &|other| object(other) == name))).collect();
+        let named =
+            window.readings.iter().filter(|reading| reading.series.name == formula.metric && Origin::of(reading) == origin);
+        let found: BTreeMap<String, Result<f64, Absent>> = named
+            .map(object)
+            .map(|name| (name.clone(), of_origin(signal, formula, window, origin, &|other| object(other) == name)))
+            .collect();
         let values: BTreeMap<String, f64> = found.iter().filter_map(|(name, value)| Some((name.clone(), value.ok()?))).collect();
         if !values.is_empty() {
             return Ok(values);
@@ -59,13 +89,33 @@ pub(crate) fn values_among(signal: &Signal, labels: &[String], window: &Window) 
     Err(absent)
 }
 
-fn of_formula(signal: &Signal, formula: &Formula, window: &Window, is_of: &dyn Fn(&Reading) -> bool) -> Result<f64, Absent> {
+/// Returns the value of a formula, by the readings of the recorder if they have its metrics, else by those of a Prometheus.
+fn of_formula(signal: &Signal, formula: &Formula, window: &Window) -> Result<f64, Absent> {
     if signal.of == SourceClass::Outcome {
         return window.outcomes.get(&formula.metric).map(|found| found.value * signal.times).ok_or(Absent::NoMetric);
     }
-    let has_labels =
-        |reading: &Reading| is_of(reading) && formula.labels.iter().all(|(label, value)| reading.series.label(label) == value);
-    let metric = |name: &str| combined(signal, formula.statistic, name, window, &has_labels);
+    let mut absent = Absent::NoReading;
+    for origin in Origin::ALL {
+        match of_origin(signal, formula, window, origin, &|_| true) {
+            Err(why @ (Absent::NoReading | Absent::NoMetric)) => absent = absent.max(why),
+            found => return found,
+        }
+    }
+    Err(absent)
+}
+
+fn of_origin(
+    signal: &Signal,
+    formula: &Formula,
+    window: &Window,
+    origin: Origin,
+    is_of: &dyn Fn(&Reading) -> bool,
+) -> Result<f64, Absent> {
+    let is_used = |reading: &Reading| {
+        let has_labels = formula.labels.iter().all(|(label, value)| reading.series.label(label) == value);
+        Origin::of(reading) == origin && has_labels && is_of(reading)
+    };
+    let metric = |name: &str| combined(signal, formula.statistic, name, window, &is_used);
     let value = match &formula.over {
         None => metric(&formula.metric)?,
         Some(over) => {
@@ -79,13 +129,16 @@ fn of_formula(signal: &Signal, formula: &Formula, window: &Window, is_of: &dyn F
     let value = value * signal.times;
     match &formula.less_from {
         None => Ok(value),
-        Some(outcome) => window.outcomes.get(outcome).map(|found| found.value - value).ok_or(Absent::NoMetric),
+        Some(outcome) => {
+            let left = window.outcomes.get(outcome).map(|found| found.value - value).ok_or(Absent::NoMetric)?;
+            if left < 0.0 { Err(Absent::BelowZero) } else { Ok(left) }
+        }
     }
 }
 
 /// Returns the reason why a metric of telemetry is absent.
 fn no_metric(signal: &Signal, window: &Window) -> Absent {
-    let is_read = window.readings.iter().any(|reading| signal.of.matches(&reading.source));
+    let is_read = window.readings.iter().any(|reading| signal.of.matches(reading));
     if is_read { Absent::NoMetric } else { Absent::NoReading }
 }
 
@@ -95,15 +148,10 @@ fn combined(
     statistic: Statistic,
     name: &str,
     window: &Window,
-    is_of: &dyn Fn(&Reading) -> bool,
+    is_used: &dyn Fn(&Reading) -> bool,
 ) -> Result<f64, Absent> {
-    let named = window.readings.iter().filter(|reading| reading.series.name == name && signal.of.matches(&reading.source));
-    let mut all: Vec<&Reading> = named.filter(|reading| is_of(reading)).collect();
-    // A Prometheus may scrape an exporter that the recorder read, too: what was read twice would be added up.
-    let is_direct = |reading: &&Reading| !reading.source.starts_with(PROMETHEUS);
-    if all.iter().any(is_direct) {
-        all.retain(is_direct);
-    }
+    let named = window.readings.iter().filter(|reading| reading.series.name == name && signal.of.matches(reading));
+    let all: Vec<&Reading> = named.filter(|reading| is_used(reading)).collect();
     if all.is_empty() {
         return Err(no_metric(signal, window));
     }
@@ -150,6 +198,7 @@ mod tests {
     fn window(readings: &[(&str, &str, f64)]) -> Window {
         let reading = |(source, metric, mean): &(&str, &str, f64)| Reading {
             source: (*source).to_owned(),
+            scope_kind: "gpu".to_owned(),
             scope: "GPU-0".to_owned(),
             series: Series::parse(metric),
             samples: 3,
@@ -173,6 +222,27 @@ mod tests {
         let both = [("prometheus/fleet", "clock{gpu=\"0\"}", 1900.0), ("exporter/gpu", "clock", 1000.0)];
         assert_eq!(value(&signal("sum"), &window(&both)), Ok(1000.0));
         assert_eq!(value(&signal("sum"), &window(&[])), Err(Absent::NoReading));
+    }
+
+    /// A quotient of a reading of the recorder and one of a Prometheus would be of two times.
+    #[test]
+    fn both_parts_of_a_quotient_are_of_one_origin() {
+        let mut quotient = signal("sum");
+        quotient.is[0].over = Some("count".to_owned());
+        let fleet = [("prometheus/fleet", "clock", 8.0), ("prometheus/fleet", "count", 2.0)];
+        let mut all = vec![("exporter/gpu", "clock", 100.0)];
+        assert_eq!(value(&quotient, &window(&all)), Err(Absent::NoMetric));
+        all.extend(fleet);
+        assert_eq!(value(&quotient, &window(&all)), Ok(4.0));
+        all.push(("exporter/gpu", "count", 10.0));
+        assert_eq!(value(&quotient, &window(&all)), Ok(10.0));
+    }
+
+    #[test]
+    fn objects_among_which_one_is_looked_for_are_of_one_origin() {
+        let both = [("prometheus/fleet", "clock{gpu=\"0\"}", 1900.0), ("exporter/gpu", "clock{gpu=\"1\"}", 1000.0)];
+        let among = values_among(&signal("mean"), &["gpu".to_owned()], &window(&both)).expect("one GPU");
+        assert_eq!(among, BTreeMap::from([("1".to_owned(), 1000.0)]));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::rule::{Direction, Rule, Signal, rules};
+use crate::rule::{Direction, Rule, Signal, Statistic, rules};
 
 /// Returns the page of all rules, as Markdown.
 pub fn reference_page() -> String {
@@ -38,9 +38,15 @@ fn write_signal(page: &mut String, signal: &Signal, supports: &str) {
         .is
         .iter()
         .map(|formula| {
-            let over = formula.over.as_ref().map(|over| format!(" / `{over}`")).unwrap_or_default();
+            let labels: Vec<String> = formula.labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+            let over = formula.over.as_ref().map(|over| format!(" / `{over}{labels}`")).unwrap_or_default();
             let from = formula.less_from.as_ref().map(|from| format!("`{from}` - ")).unwrap_or_default();
-            format!("{from}`{}`{over}", formula.metric)
+            let of = match formula.statistic {
+                Statistic::Mean => "",
+                Statistic::Max => "largest ",
+            };
+            format!("{of}{from}`{}{labels}`{over}", formula.metric)
         })
         .collect();
     let direction = match signal.moved {
@@ -55,10 +61,18 @@ fn write_signal(page: &mut String, signal: &Signal, supports: &str) {
         by.push(format!("{} {}", signal.amount, signal.unit));
     }
     let below = signal.below.map(|level| format!(", to below {level} {}", signal.unit)).unwrap_or_default();
+    let absent = signal
+        .when_absent
+        .as_ref()
+        .map(|absent| format!(", taken as {} where it is absent and `{}` is there", absent.value, absent.beside));
+    let absent = absent.unwrap_or_default();
+    let share = signal.least_share * 100.0;
+    let share = if share > 0.0 { format!(" and {share:.0} % of the change of the outcome") } else { String::new() };
+    let guard = if signal.guard { "; a p-value of 0.05 of its own suffices" } else { "" };
     let among = signal.among.as_ref().map(|labels| format!(", one among those of `{}`", labels.join("`, `"))).unwrap_or_default();
     let _ = writeln!(
         page,
-        "| {}{supports} | {} | {direction} by {}{below}{among} | {} |",
+        "| {}{supports} | {} | {direction} by {}{share}{below}{among}{absent}{guard} | {} |",
         signal.name,
         metrics.join(", or "),
         by.join(" and "),

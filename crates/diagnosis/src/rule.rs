@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
+use crate::evidence::Reading;
 use crate::experiment::Experiment;
 
 /// The rules of this version of Assay, by file.
@@ -68,24 +69,33 @@ pub enum Playbook {
 pub enum SourceClass {
     /// The machine of the recorder.
     Host,
-    /// The servers of the case's target.
+    /// The servers of the case's target, and the samples of serving programs that a Prometheus has.
     Endpoint,
-    /// The exporters that the pipeline names, and the samples of exporters that a Prometheus has.
+    /// The exporters that the pipeline names, the samples of exporters that a Prometheus has, and the GPUs by `nvidia-smi`.
     Exporter,
     /// The numbers of the run itself.
     Outcome,
 }
 
 impl SourceClass {
-    /// Returns true for a telemetry source of this class, by its name in rows.
-    pub(crate) fn matches(self, source: &str) -> bool {
-        let of = |word: &str| source == word || source.strip_prefix(word).is_some_and(|rest| rest.starts_with('/'));
+    /// Returns true for a reading of a source of this class.
+    pub(crate) fn matches(self, reading: &Reading) -> bool {
+        let of =
+            |word: &str| reading.source == word || reading.source.strip_prefix(word).is_some_and(|rest| rest.starts_with('/'));
+        let is_server = reading.scope_kind == "endpoint";
         match self {
             Self::Host => of("host"),
-            Self::Endpoint => of("endpoint"),
-            Self::Exporter => of("exporter") || of("prometheus"),
+            Self::Endpoint => of("endpoint") || (of("prometheus") && is_server),
+            Self::Exporter => of("exporter") || of("nvidia-smi") || (of("prometheus") && !is_server),
             Self::Outcome => false,
         }
+    }
+}
+
+impl Rule {
+    /// Returns true if a signal that it needs is of an endpoint.
+    pub(crate) fn is_about_endpoints(&self) -> bool {
+        self.signals.iter().any(|signal| signal.of == SourceClass::Endpoint)
     }
 }
 
@@ -176,7 +186,7 @@ pub struct Signal {
     pub below: Option<f64>,
     /// The value of a side that has none while the other side has one, such as the throttled share of a container without a quota.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub when_absent: Option<f64>,
+    pub when_absent: Option<WhenAbsent>,
     /// If one object among several is looked for: the labels that tell them apart. The change is then that object's distance from the others, in
     /// the same attempts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -192,6 +202,16 @@ pub struct Signal {
     /// The outcome of the same unit that its change is a part of.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub explains: Option<String>,
+}
+
+/// The value that the absence of a metric means.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WhenAbsent {
+    /// The value, in the signal's unit.
+    pub value: f64,
+    /// A metric of the same exporter that is always there. Where it was not recorded, nothing is known of the other one.
+    pub beside: String,
 }
 
 fn one() -> f64 {
@@ -312,8 +332,8 @@ fn check_signal(signal: &Signal) -> Result<(), String> {
     if signal.least_share > 1.0 || !is_number(signal.least_share) || signal.least_share > 0.0 && signal.explains.is_none() {
         return refuse("`least_share` is a number from 0 to 1 of what it `explains`");
     }
-    if signal.when_absent.is_some_and(|value| !is_number(value)) {
-        return refuse("`when_absent` is no number of 0 or more");
+    if signal.when_absent.as_ref().is_some_and(|absent| !is_number(absent.value) || absent.beside.is_empty()) {
+        return refuse("`when_absent` needs a `value` of 0 or more, and the metric that is there `beside` it");
     }
     let is_outcome = signal.of == SourceClass::Outcome;
     if is_outcome && signal.is.iter().any(|formula| formula.over.is_some() || formula.less_from.is_some()) {

@@ -1,5 +1,7 @@
 //! An explanation of two sides, as sections of lines.
 
+use std::collections::BTreeSet;
+
 use assay_diagnosis::{ALPHA, Change, Conclusion, Explanation, FEWEST_ATTEMPTS, Finding, Seen, Worse};
 
 use crate::render::number::{grouped, probability, significant};
@@ -88,6 +90,11 @@ impl Explained {
         lines.push(String::new());
         lines.extend(self.notes());
         lines
+    }
+
+    /// Returns why nothing was found, as a clause.
+    pub fn open_questions(&self) -> String {
+        open_questions(&self.explanation)
     }
 
     /// Returns the sides in words.
@@ -215,12 +222,20 @@ fn headline(found: &Explanation, left_out: usize) -> String {
                 "Cannot tell: not every point has {FEWEST_ATTEMPTS} attempts of each side that count, so there may be outcomes that are worse.{left_out}"
             )
         }
-        Conclusion::CannotTell => {
-            format!(
-                "Cannot tell: no rule holds, and {} could not be checked.{left_out}",
-                counted(found.not_checked.len() as u64, "rule")
-            )
-        }
+        Conclusion::CannotTell => format!("Cannot tell: {}.{left_out}", open_questions(found)),
+    }
+}
+
+/// Returns why nothing was found, as a clause: the rules that may hold, and those that could not be checked, each once.
+fn open_questions(found: &Explanation) -> String {
+    let distinct = |rules: BTreeSet<&str>| rules.len() as u64;
+    let perhaps = distinct(found.unsure.iter().map(|unsure| unsure.rule).collect());
+    let unchecked = distinct(found.not_checked.iter().map(|rule| rule.rule).collect());
+    match (perhaps, unchecked) {
+        (0, 0) => "no rule holds".to_owned(),
+        (0, _) => format!("no rule holds, and {} could not be checked", counted(unchecked, "rule")),
+        (_, 0) => format!("no rule holds beyond doubt, and {} may hold", counted(perhaps, "rule")),
+        _ => format!("no rule holds beyond doubt; {} may hold, and {unchecked} could not be checked", counted(perhaps, "rule")),
     }
 }
 
@@ -283,6 +298,7 @@ mod tests {
             point: format!("concurrency-{point}"),
             baseline: windows(100.0),
             candidate: windows(200.0),
+            has_endpoint: true,
             known_worse: std::collections::BTreeSet::new(),
         });
         let explanation = explain(rules(), &pairs.collect::<Vec<_>>());
@@ -309,6 +325,28 @@ mod tests {
         for text in renderings(None) {
             assert!(!text.contains("Why it is worse"), "{text}");
         }
+    }
+
+    #[test]
+    fn rules_that_may_hold_and_rules_that_could_not_be_checked_are_counted_once_each() {
+        let WhyWorse::Explained(mut explained) = slower("a.b.c") else { panic!("it is explained") };
+        let unchecked = explained.explanation.not_checked.iter().map(|rule| rule.rule).collect::<BTreeSet<_>>().len();
+        assert_eq!(explained.open_questions(), format!("no rule holds, and {unchecked} rules could not be checked"));
+        let twice = explained.explanation.not_checked[0].clone();
+        explained.explanation.not_checked = vec![twice.clone(), twice];
+        assert_eq!(explained.open_questions(), "no rule holds, and 1 rule could not be checked");
+        let unsure = assay_diagnosis::Unsure {
+            rule: "cpu-quota",
+            title: "a",
+            case: "a".to_owned(),
+            point: "a".to_owned(),
+            seen: Vec::new(),
+            p_adjusted: 0.02,
+        };
+        explained.explanation.unsure = vec![unsure.clone(), unsure];
+        assert_eq!(explained.open_questions(), "no rule holds beyond doubt; 1 rule may hold, and 1 could not be checked");
+        explained.explanation.not_checked.clear();
+        assert_eq!(explained.open_questions(), "no rule holds beyond doubt, and 1 rule may hold");
     }
 
     #[test]

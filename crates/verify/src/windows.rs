@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_diagnosis::{Better, Explanation, Outcome, Pair, Reading, Series, Window, explain, rules};
-use assay_manifest::{CaseId, Name, Plan, Side, Summary};
+use assay_manifest::{CaseId, Name, Plan, Side, Summary, WorkloadType};
 use assay_report::{Explained, WhyWorse};
 use assay_warehouse::{Row, TELEMETRY_SLICE_FACT, Value};
 
@@ -25,6 +25,8 @@ pub struct CaseWindows {
     pub point: String,
     /// The digest of the frozen workload.
     pub workload_spec_digest: String,
+    /// True if the work is requests to an endpoint.
+    pub has_endpoint: bool,
     /// The attempts that count.
     pub windows: Vec<Window>,
 }
@@ -42,7 +44,13 @@ pub fn read_windows(blobs: &dyn Blobs, plan: Option<&Plan>, summary: &Summary) -
     if tables.get("attempt_fact").is_none_or(Vec::is_empty) {
         return Ok(Vec::new());
     }
-    Ok(with_planned(plan, windows(&tables)))
+    let serving = summary.points.iter().filter(|point| point.workload_type == WorkloadType::Serving);
+    let serving: BTreeSet<&str> = serving.map(|point| point.case_id.as_str()).collect();
+    let mut found = with_planned(plan, windows(&tables));
+    for windows in &mut found {
+        windows.has_endpoint = serving.contains(windows.case.as_str());
+    }
+    Ok(found)
 }
 
 /// Adds the planned points of which no attempt counts.
@@ -55,7 +63,8 @@ fn with_planned(plan: Option<&Plan>, mut found: Vec<CaseWindows>) -> Vec<CaseWin
                 |windows: &CaseWindows| windows.case == case.case_id.as_str() && windows.point == point.point_id.as_str();
             if !found.iter().any(is_there) {
                 let (case, point) = (case.case_id.to_string(), point.point_id.to_string());
-                found.push(CaseWindows { case, point, workload_spec_digest: digest.clone(), windows: Vec::new() });
+                let workload_spec_digest = digest.clone();
+                found.push(CaseWindows { case, point, workload_spec_digest, has_endpoint: false, windows: Vec::new() });
             }
         }
     }
@@ -97,6 +106,7 @@ fn windows(tables: &Tables) -> Vec<CaseWindows> {
         case: case.to_owned(),
         point: point.to_owned(),
         workload_spec_digest: digest.to_owned(),
+        has_endpoint: false,
         windows,
     };
     found.into_iter().map(case_windows).collect()
@@ -141,16 +151,22 @@ fn outcome(row: &Row) -> Option<(String, Outcome)> {
 }
 
 fn reading(row: &Row) -> Option<Reading> {
+    // A value that was derived from readings is none.
+    if row.text("metric_kind") == Some("derived") {
+        return None;
+    }
     let (start, end) = (whole(row, "window_start_unix_ns")?, whole(row, "window_end_unix_ns")?);
     let gap_ns = whole(row, "gap_ns")?;
+    let mean = float(row, "mean");
     Some(Reading {
         source: row.text("source")?.to_owned(),
+        scope_kind: row.text("scope_kind")?.to_owned(),
         scope: row.text("scope_id")?.to_owned(),
         series: Series::parse(row.text("metric")?),
-        samples: u64::try_from(whole(row, "n")?).ok()?,
+        // Readings without a value, such as of counters whose number changed, count as one: it is known that they were read.
+        samples: u64::try_from(whole(row, "n")?).ok()?.min(if mean.is_some() { u64::MAX } else { 1 }),
         gap: gap_ns as f64 / (end.saturating_sub(start)).max(1) as f64,
-        // A counter that was read once has no increase; that it was read is known.
-        mean: float(row, "mean").unwrap_or_default(),
+        mean: mean.unwrap_or_default(),
         max: float(row, "max").unwrap_or_default(),
     })
 }
@@ -241,6 +257,7 @@ pub fn pair(sides: [NamedSide; 2], is_of: impl Fn(&CaseWindows, &CaseWindows) ->
                 point: now.point.clone(),
                 baseline: before.windows.clone(),
                 candidate: now.windows.clone(),
+                has_endpoint: now.has_endpoint,
                 known_worse: BTreeSet::new(),
             }),
         }

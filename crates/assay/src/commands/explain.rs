@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use assay_diagnosis::{Conclusion, Explanation};
 use assay_manifest::{Outcome, Plan, Verdict};
 use assay_report::gate::Why;
-use assay_report::{Explained, counted, shell_word};
+use assay_report::{Explained, shell_word};
 use assay_runs::{RunStore, VerifiedRun};
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_verify::{CaseWindows, NamedSide, Paired, pair, pair_sides, read_windows, workload_of};
@@ -60,16 +60,17 @@ fn explain_verdict(verdict: &Verdict, run: &VerifiedRun) -> Result<(String, Expl
         let here = regressed.iter().filter(|metric| Some(&metric.workload) == workload && metric.point_id.as_str() == pair.point);
         pair.known_worse = here.map(|metric| metric.metric.clone()).collect();
     }
+    // What got worse elsewhere is no reason for what blocks.
+    if !regressed.is_empty() {
+        paired.pairs.retain(|pair| !pair.known_worse.is_empty());
+    }
     let explained = paired.explain();
     let explanation = &explained.explanation;
     let headline = match explanation.conclusion {
         Conclusion::Found => explained.headline(),
         _ if regressed.is_empty() => "Not explained: what blocks is a rule, not a metric that got worse".to_owned(),
         Conclusion::NothingFound => "Not explained: nothing that was recorded moved with it".to_owned(),
-        Conclusion::CannotTell | Conclusion::NotWorse => {
-            let rules = counted(explanation.not_checked.len() as u64, "rule");
-            format!("Not explained: nothing that was recorded moved with it, and {rules} could not be checked")
-        }
+        Conclusion::CannotTell | Conclusion::NotWorse => format!("Not explained: {}", explained.open_questions()),
     };
     Ok((headline, explained))
 }
@@ -88,10 +89,15 @@ impl Explain {
         } else {
             explained.lines().iter().for_each(output::line);
         }
+        let established = candidate.chain.is_established() && against.as_ref().is_none_or(|run| run.chain.is_established());
         if let Some(folder) = &self.experiment {
+            if !established {
+                let message = "who signed the run is not established, and its definitions would be written as yours";
+                return Err(Failure::new(ErrorCode::SignerNotEstablished, message)
+                    .hint("name whom you trust with `--trust POLICY` or `--trust FINGERPRINT`"));
+            }
             write_experiment(folder, &candidate, &explained.explanation, against.is_some())?;
         }
-        let established = candidate.chain.is_established() && against.is_none_or(|run| run.chain.is_established());
         Ok(output::established(established))
     }
 }

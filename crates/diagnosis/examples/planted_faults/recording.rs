@@ -179,6 +179,7 @@ impl Setup {
             point: point.name.clone(),
             baseline: (0..TRIALS).map(|index| self.window(point, 0, index)).collect(),
             candidate: (0..TRIALS).map(|index| self.window(point, 1, index)).collect(),
+            has_endpoint: true,
             known_worse: BTreeSet::new(),
         };
         self.points.iter().map(pair).collect()

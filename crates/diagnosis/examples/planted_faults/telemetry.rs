@@ -180,6 +180,7 @@ fn read(files: &[Recorded], end_ns: i64) -> Vec<Reading> {
             let values = statistics.values.as_ref();
             Reading {
                 source: place.source.to_string(),
+                scope_kind: place.source.scope().kind.to_owned(),
                 scope: scope.clone(),
                 series: Series::parse(&statistics.metric),
                 samples: statistics.n,

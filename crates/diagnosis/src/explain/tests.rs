@@ -1,5 +1,5 @@
 use super::*;
-use crate::evidence::{Reading, Series};
+use crate::evidence::Series;
 use crate::rule::{parse_rules, rules};
 
 /// A small generator, so that noise is the same on every machine (SplitMix64, Steele, Lea and Flood, OOPSLA 2014).
@@ -74,6 +74,7 @@ impl State {
 fn reading(source: &str, metric: &str, mean: f64) -> Reading {
     Reading {
         source: source.to_owned(),
+        scope_kind: source.split('/').next().unwrap_or(source).to_owned(),
         scope: source.rsplit('/').next().unwrap_or(source).to_owned(),
         series: Series::parse(metric),
         samples: 10,
@@ -90,6 +91,7 @@ fn pair(baseline: &State, candidate: &State, attempts: usize) -> Pair {
         point: "concurrency-8".to_owned(),
         baseline: baseline.windows(attempts, &mut noise),
         candidate: candidate.windows(attempts, &mut noise),
+        has_endpoint: true,
         known_worse: BTreeSet::new(),
     }
 }
@@ -131,7 +133,7 @@ fn a_worse_outcome_without_a_signal_is_nothing_found_only_if_all_was_checked() {
     assert_eq!((found.conclusion, names(&found).len()), (Conclusion::CannotTell, 0));
     let gpu = found.not_checked.iter().find(|found| found.rule == "gpu-clock").expect("there is no GPU");
     assert_eq!(gpu.why, "no exporter was read during these attempts");
-    assert_eq!(gpu.needs, Some("an exporter with DCGM_FI_DEV_SM_CLOCK (dcgm-exporter)"));
+    assert_eq!(gpu.needs, Some("an exporter with DCGM_FI_DEV_SM_CLOCK (dcgm-exporter), or `nvidia_smi`"));
     let clock = found.not_checked.iter().find(|found| found.rule == "cpu-clock").expect("no frequency was read");
     assert_eq!(clock.why, "no source has the mean frequency of the CPUs");
     assert!(found.worse.iter().any(|worse| worse.metric == "ttft_ms_p50"));
@@ -267,9 +269,23 @@ fn one_slow_gpu_among_eight_is_named() {
     assert!(!names(&explain(rules(), &[gpus(6, 1980.0, 1980.0)])).contains(&"gpu-straggler"));
     // By chance, the same of eight is the slowest in three attempts once in 64: what shows it is how far it moved from its own clock before.
     assert!(names(&explain(rules(), &[gpus(3, 1980.0, 1400.0)])).contains(&"gpu-straggler"));
-    let mut alone = gpus(3, 1980.0, 1400.0);
+    // Where the other side was not recorded, the GPU may have been as slow before.
+    let mut alone = gpus(6, 1980.0, 1400.0);
     alone.baseline.iter_mut().for_each(|window| window.readings.retain(|reading| !reading.series.name.starts_with("DCGM")));
     assert!(!names(&explain(rules(), &[alone])).contains(&"gpu-straggler"));
+    // What has not moved is shown as it was.
+    let healthy = explain(rules(), &[gpus(6, 1980.0, 1980.0)]);
+    let clock = healthy.healthy.iter().find(|healthy| healthy.rule == "gpu-straggler").unwrap_or_else(|| panic!("{healthy:?}"));
+    assert!((clock.change.baseline - 1980.0).abs() < 30.0 && (clock.change.candidate - 1980.0).abs() < 30.0, "{clock:?}");
+    // Among three, none stands out.
+    let mut three = gpus(6, 1980.0, 1400.0);
+    for window in three.baseline.iter_mut().chain(&mut three.candidate) {
+        let gpu = |reading: &Reading| reading.series.label("gpu").parse::<u32>().ok();
+        window.readings.retain(|reading| gpu(reading).is_none_or(|gpu| gpu < 3));
+    }
+    let found = explain(rules(), &[three]);
+    let unchecked = found.not_checked.iter().find(|rule| rule.rule == "gpu-straggler").unwrap_or_else(|| panic!("{found:?}"));
+    assert_eq!(unchecked.why, "fewer than 4 objects have the clock of the multiprocessors, and none could stand out among them");
 }
 
 /// 1,000 comparisons of sides between which nothing differs but noise.
@@ -286,6 +302,7 @@ fn clean_sides_have_findings_as_rarely_as_is_stated() {
                 point: (*point).to_owned(),
                 baseline: state.windows(5, &mut noise),
                 candidate: state.windows(5, &mut noise),
+                has_endpoint: true,
                 known_worse: BTreeSet::new(),
             })
             .collect();
@@ -372,11 +389,20 @@ fn what_only_one_side_has_is_compared_with_its_absence_where_a_rule_says_so() {
         window.readings.push(reading("exporter/cadvisor", "container_cpu_cfs_periods_total", 10.0));
     }
     for window in &mut limited.baseline {
-        window.readings.push(reading("exporter/cadvisor", "container_memory_rss", 1.0));
+        window.readings.push(reading("exporter/cadvisor", "container_cpu_usage_seconds_total", 1.0));
     }
+    let mut unknown = limited.clone();
     let found = explain(rules(), &[limited]);
     let quota = found.findings.iter().find(|found| found.rule == "container-quota").unwrap_or_else(|| panic!("{found:?}"));
     assert!((quota.seen[0].change.baseline, quota.seen[0].change.candidate) == (0.0, 60.0), "{quota:?}");
+    // Where the other side had no such exporter, its absence says nothing.
+    for reading in unknown.baseline.iter_mut().flat_map(|window| &mut window.readings) {
+        if reading.source == "exporter/cadvisor" {
+            "exporter/node".clone_into(&mut reading.source);
+            reading.series = Series::parse("node_load1");
+        }
+    }
+    assert!(!names(&explain(rules(), &[unknown])).contains(&"container-quota"));
     // Where neither side has it, it is not checked, and not called healthy.
     let neither = explain(rules(), &[pair(&healthy_state(), &slower(), 5)]);
     assert!(neither.not_checked.iter().any(|found| found.rule == "container-quota"));
@@ -393,4 +419,109 @@ fn a_node_of_which_one_mode_of_time_grew_is_found_by_that_mode_alone() {
         }
     }
     assert!(names(&explain(rules(), &[stolen])).contains(&"node-cpu-steal"));
+}
+
+/// Moves the readings of the endpoint to a Prometheus that scrapes two servers behind a router.
+fn behind_a_router(mut pair: Pair) -> Pair {
+    for window in pair.baseline.iter_mut().chain(&mut pair.candidate) {
+        let (own, others): (Vec<_>, Vec<_>) =
+            window.readings.drain(..).partition(|reading| reading.source.starts_with("endpoint/"));
+        let of_server = |server: &str, reading: &Reading| Reading {
+            source: "prometheus/fleet".to_owned(),
+            scope_kind: "endpoint".to_owned(),
+            scope: server.to_owned(),
+            mean: reading.mean / 2.0,
+            max: reading.max / 2.0,
+            ..reading.clone()
+        };
+        let servers =
+            own.iter().flat_map(|reading| [of_server("a:8000", reading), of_server("b:8000", reading)]).collect::<Vec<_>>();
+        window.readings = others.into_iter().chain(servers).collect();
+    }
+    pair
+}
+
+#[test]
+fn servers_that_only_a_prometheus_scrapes_are_explained_by_its_samples() {
+    let queued = slower().with("vllm:request_queue_time_seconds_sum", 0.400).with("vllm:num_requests_waiting", 4.0);
+    let own = pair(&healthy_state(), &queued, 5);
+    let behind = behind_a_router(own.clone());
+    let found = explain(rules(), std::slice::from_ref(&behind));
+    assert_eq!(names(&found), ["server-queue"]);
+    let places = &found.findings[0].places;
+    assert_eq!(places.as_slice(), ["prometheus/fleet a:8000", "prometheus/fleet b:8000"]);
+    // The endpoint's own scrape is taken if it has them, and nothing is added up twice.
+    let mut both = own.clone();
+    for (window, more) in both.baseline.iter_mut().chain(&mut both.candidate).zip(behind.baseline.iter().chain(&behind.candidate))
+    {
+        window.readings.extend(more.readings.iter().filter(|reading| reading.scope_kind == "endpoint").cloned());
+    }
+    let [alone, twice] = [own, both].map(|pair| explain(rules(), &[pair]));
+    assert_eq!(alone, twice);
+}
+
+#[test]
+fn samples_of_gpus_are_none_of_an_endpoint() {
+    let mut behind = behind_a_router(pair(&healthy_state(), &slower(), 5));
+    for reading in behind.baseline.iter_mut().chain(&mut behind.candidate).flat_map(|window| &mut window.readings) {
+        if reading.scope_kind == "endpoint" {
+            reading.scope_kind = "gpu".to_owned();
+        }
+    }
+    let found = explain(rules(), &[behind]);
+    let queue = found.not_checked.iter().find(|found| found.rule == "server-queue").expect("it is not checked");
+    assert_eq!(queue.why, "no reading of the endpoint's counters lies in these attempts: it exposes none, or they are too short");
+}
+
+/// Adds the endpoint's own TTFT in milliseconds to the attempts of both sides.
+fn with_server_ttft(mut pair: Pair, baseline_ms: f64, candidate_ms: f64) -> Pair {
+    for (windows, ms) in [(&mut pair.baseline, baseline_ms), (&mut pair.candidate, candidate_ms)] {
+        for window in windows {
+            window.readings.push(reading("endpoint/sim", "vllm:time_to_first_token_seconds_sum", ms / 1e3));
+            window.readings.push(reading("endpoint/sim", "vllm:time_to_first_token_seconds_count", 1.0));
+        }
+    }
+    pair
+}
+
+#[test]
+fn a_time_on_the_way_that_is_below_zero_is_not_known() {
+    let path =
+        |found: &Explanation| found.not_checked.iter().find(|found| found.rule == "network-path").map(|found| found.why.clone());
+    let possible = explain(rules(), &[with_server_ttft(pair(&healthy_state(), &slower(), 5), 40.0, 41.0)]);
+    assert!(names(&possible).contains(&"network-path"), "{possible:?}");
+    let mut impossible = with_server_ttft(pair(&healthy_state(), &slower(), 5), 40.0, 41.0);
+    for reading in
+        impossible.baseline[2].readings.iter_mut().filter(|reading| reading.series.name.ends_with("first_token_seconds_sum"))
+    {
+        reading.mean = 0.3;
+    }
+    let found = explain(rules(), &[impossible]);
+    assert_eq!(
+        path(&found).as_deref(),
+        Some(
+            "the TTFT of the client less that of the server would be below zero in an attempt: the readings are of other requests than the run's own, \
+             or of another time"
+        )
+    );
+    let mut shown = found.findings.iter().flat_map(|found| &found.seen).map(|seen| seen.name.as_str());
+    assert!(shown.all(|name| !name.starts_with("TTFT of the client")));
+    assert!(found.healthy.iter().all(|healthy| !healthy.name.starts_with("TTFT of the client")));
+}
+
+#[test]
+fn an_indicator_has_no_endpoint_that_a_rule_could_be_about() {
+    let indicator = Pair { has_endpoint: false, ..pair(&healthy_state().without("vllm"), &slower().without("vllm"), 5) };
+    let rules_of = |found: &Explanation| found.not_checked.iter().map(|found| found.rule).collect::<Vec<_>>();
+    let found = explain(rules(), std::slice::from_ref(&indicator));
+    assert!(
+        !rules_of(&found).iter().any(|rule| ["server-queue", "batch-limit", "network-path"].contains(rule)),
+        "{:?}",
+        rules_of(&found)
+    );
+    assert!(rules_of(&found).contains(&"gpu-clock"));
+    let serving = Pair { has_endpoint: true, ..indicator.clone() };
+    let both = explain(rules(), &[indicator, serving]);
+    let queue = both.not_checked.iter().find(|found| found.rule == "server-queue").expect("the other one has an endpoint");
+    assert!(queue.why.starts_with("no reading of the endpoint's counters"), "of all points that could have one: {}", queue.why);
 }

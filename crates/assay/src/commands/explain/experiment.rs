@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use assay_diagnosis::{Experiment, Finding};
-use assay_manifest::{Plan, Source, SourceFile};
+use assay_manifest::{Name, Plan, Source, SourceFile};
 use assay_runs::VerifiedRun;
 use assay_spec::{MAX_OBJECT_BYTES, parse_documents};
 use assay_stage::{ErrorCode, Failure};
@@ -52,7 +52,7 @@ pub(super) fn make(run: &VerifiedRun, finding: &Finding) -> Result<WrittenExperi
             files.insert(folder.join(path), read(run, beside)?);
         }
     }
-    let (pipeline_name, pipeline) = changed_pipeline(definition(run, pipeline)?, &name, experiment);
+    let (pipeline_name, pipeline) = changed_pipeline(definition(run, pipeline)?, &name, experiment)?;
     let path = Path::new("pipelines").join(format!("{pipeline_name}.yaml"));
     files.insert(path.clone(), yaml(&comment, &pipeline)?);
     Ok(WrittenExperiment { files, pipeline: path })
@@ -68,14 +68,8 @@ fn refuse(finding: &Finding, why: &str) -> Failure {
 /// # Errors
 /// Fails if a file is there and differs, before anything is written, and if a file cannot be written.
 pub(super) fn write(folder: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<(), Failure> {
-    let differs = |(path, bytes): &(&PathBuf, &Vec<u8>)| {
-        let path = folder.join(path);
-        path.symlink_metadata().is_ok() && std::fs::read(path).ok().as_ref() != Some(*bytes)
-    };
-    if let Some((path, _)) = files.iter().find(differs) {
-        let message = format!("`{}` is there and differs, so nothing was written", folder.join(path).display());
-        return Err(Failure::new(ErrorCode::FileDiffers, message).hint("remove it, or name another folder"));
-    }
+    let all = files.iter().map(|(path, bytes)| (folder.join(path), bytes.as_slice()));
+    definitions::refuse_others(all, "remove it, or name another folder")?;
     for (path, bytes) in files {
         definitions::write(&folder.join(path), bytes)?;
     }
@@ -88,7 +82,7 @@ fn named(name: &str, experiment: Experiment) -> String {
 
 /// Returns the file of a workload with its definition.
 fn find_workload<'a>(run: &VerifiedRun, source: &'a Source, name: &str) -> Result<Option<(&'a SourceFile, Value)>, Failure> {
-    for file in source.files.iter().filter(|file| file.path.ends_with("/workload.yaml")) {
+    for file in source.files.iter().filter(|file| file.path.ends_with("/workload.yaml") || file.path.ends_with("/workload.yml")) {
         let workload = definition(run, file)?;
         if workload.pointer("/metadata/name").and_then(Value::as_str) == Some(name) {
             return Ok(Some((file, workload)));
@@ -105,10 +99,14 @@ fn changed(mut workload: Value, name: &str, experiment: Experiment) -> Result<Va
     Ok(workload)
 }
 
-/// Returns the name and the definition of the pipeline that measures the changed workload on the same targets.
-fn changed_pipeline(mut pipeline: Value, workload: &str, experiment: Experiment) -> (String, Value) {
-    let before = pipeline.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("run").to_owned();
-    let name = named(&before, experiment);
+/// Returns the name and the definition of the pipeline that measures the changed workload on the same targets. The name becomes that of a file, and
+/// the definition is another's: a name that is none is refused.
+fn changed_pipeline(mut pipeline: Value, workload: &str, experiment: Experiment) -> Result<(String, Value), Failure> {
+    let before = pipeline.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let before: Name = before.parse().map_err(|error| {
+        Failure::new(ErrorCode::ArtifactCorrupt, "the pipeline of the run has a name that no pipeline may have").because(&error)
+    })?;
+    let name = named(before.as_str(), experiment);
     if let Some(metadata) = pipeline.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("name".to_owned(), json!(name));
     }
@@ -119,7 +117,7 @@ fn changed_pipeline(mut pipeline: Value, workload: &str, experiment: Experiment)
         spec.insert("intent".to_owned(), json!("exploratory"));
         spec.insert("workloads".to_owned(), json!([workload]));
     }
-    (name, pipeline)
+    Ok((name, pipeline))
 }
 
 fn definition(run: &VerifiedRun, file: &SourceFile) -> Result<Value, Failure> {
@@ -138,4 +136,21 @@ fn yaml(comment: &str, document: &Value) -> Result<Vec<u8>, Failure> {
     let text = serde_saphyr::to_string(document)
         .map_err(|error| Failure::new(ErrorCode::Internal, "the experiment cannot be written as YAML").because(&error))?;
     Ok(format!("{comment}{}\n", text.trim_end()).into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_a_path_becomes_no_file() {
+        let pipeline = |name: &str| json!({"metadata": {"name": name}, "spec": {"gates": []}});
+        let changed = |name: &str| changed_pipeline(pipeline(name), "chat", Experiment::OneInFlight);
+        let (name, written) = changed("nightly").expect("a name");
+        assert_eq!((name.as_str(), &written["metadata"]["name"]), ("nightly-one-in-flight", &json!("nightly-one-in-flight")));
+        assert_eq!(written["spec"], json!({"intent": "exploratory", "workloads": ["chat"]}));
+        for name in ["../.github/workflows/x", "/etc/x", "a/b", ""] {
+            assert_eq!(changed(name).expect_err(name).code, ErrorCode::ArtifactCorrupt);
+        }
+    }
 }
