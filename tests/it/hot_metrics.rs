@@ -63,10 +63,14 @@ impl ForeignServer {
 
     /// Starts the Prometheus of Debian's package with the shipped configuration and rules.
     fn prometheus() -> Option<Self> {
+        Self::prometheus_with(&deploy("prometheus").join("prometheus.yml"))
+    }
+
+    fn prometheus_with(config: &Path) -> Option<Self> {
         let program = requested("ASSAY_TEST_PROMETHEUS")?;
         Some(Self::start(&program, |address, folder| {
             vec![
-                format!("--config.file={}", deploy("prometheus").join("prometheus.yml").display()),
+                format!("--config.file={}", config.display()),
                 format!("--storage.tsdb.path={}", folder.join("data").display()),
                 format!("--web.listen-address={address}"),
                 "--web.enable-remote-write-receiver".to_owned(),
@@ -78,6 +82,21 @@ impl ForeignServer {
     fn pushgateway() -> Option<Self> {
         let program = requested("ASSAY_TEST_PUSHGATEWAY")?;
         Some(Self::start(&program, |address, _| vec![format!("--web.listen-address={address}")]))
+    }
+
+    /// Starts the Alertmanager of Debian's package, which sends its alerts nowhere.
+    fn alertmanager() -> Option<Self> {
+        let program = requested("ASSAY_TEST_ALERTMANAGER")?;
+        Some(Self::start(&program, |address, folder| {
+            let config = folder.join("alertmanager.yml");
+            fs::write(&config, "route: {receiver: none}\nreceivers: [{name: none}]\n").expect("written");
+            vec![
+                format!("--config.file={}", config.display()),
+                format!("--storage.path={}", folder.join("data").display()),
+                format!("--web.listen-address={address}"),
+                "--cluster.listen-address=".to_owned(),
+            ]
+        }))
     }
 
     fn at(&self, path: &str) -> String {
@@ -542,6 +561,42 @@ fn a_run_without_a_valid_trial_is_pushed_as_one() {
         assert!(line.is_some_and(|line| line.ends_with(&format!("}} {value}"))), "{gauge}: {pushed}");
     }
     assert!(pushed.lines().filter(|line| line.starts_with("assay_")).all(|line| line.starts_with("assay_run_")), "{pushed}");
+}
+
+#[test]
+fn the_shipped_alert_on_a_failed_run_reaches_an_alertmanager() {
+    let Some(manager) = ForeignServer::alertmanager() else { return };
+    // The shipped files, evaluated more often, and with the address of the Alertmanager.
+    let folder = TempDir::new().expect("a folder");
+    let shipped = |file: &str| fs::read_to_string(deploy("prometheus").join(file)).expect("a shipped file");
+    let rules = shipped("assay.rules.yml").replace("interval: 5m", "interval: 1s");
+    fs::write(folder.path().join("assay.rules.yml"), rules).expect("written");
+    let alerting = format!("\nalerting: {{alertmanagers: [{{static_configs: [{{targets: ['{}']}}]}}]}}\n", manager.address);
+    let config = shipped("prometheus.yml").replace("evaluation_interval: 1m", "evaluation_interval: 1s") + &alerting;
+    fs::write(folder.path().join("prometheus.yml"), config).expect("written");
+    let Some(prometheus) = ForeignServer::prometheus_with(&folder.path().join("prometheus.yml")) else { return };
+
+    let receiver = format!("{{name: fleet, remote_write: '{}'}}", prometheus.at("/api/v1/write"));
+    let more = publish(&[receiver], EXPLORATORY);
+    let fixture = Fixture::with_pipeline(&steady_script("only"), &pipeline("exploratory", &["only"], 1, &more));
+    let alerts = || {
+        let (_, body) = get(&manager.at("/api/v2/alerts")).expect("a response");
+        list(&serde_json::from_slice::<Value>(&body).expect("JSON")).clone()
+    };
+    fixture.run("good").success();
+    wait_until("the rules have seen the good run", || {
+        prometheus.query("assay:run_succeeded:newest").iter().any(|series| series["metric"]["run_id"] == "good")
+    });
+    assert_eq!(alerts(), Vec::<Value>::new());
+
+    fixture.indicator("only", &script("exit 1"), "");
+    fixture.commit("a script that fails");
+    fixture.run("bad").refuses(30, "no_valid_trial");
+    let failed = || alerts().into_iter().find(|alert| alert["labels"]["alertname"] == "AssayRunFailed");
+    wait_until("the alert is there", || failed().is_some());
+    let alert = failed().expect("the alert");
+    assert_eq!(text(&alert["labels"]["run_id"]), "bad");
+    assert_eq!(text(&alert["annotations"]["description"]), "The reasons are in the run's report: assay show bad --all");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The active series of a receiver: the query that counts them, and its response.
 
 use assay_manifest::RunId;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use crate::error::{Error, Result, clean};
@@ -12,10 +13,7 @@ pub const ACTIVE_WINDOW_HOURS: u32 = 3;
 /// Returns the address of the query that counts the active series of all runs but this one: its own are counted before the push.
 pub(crate) fn query_url(url: &str, run_id: &RunId) -> String {
     let query = format!("count(last_over_time({{__name__=~\"{PREFIX}.+\",run_id!=\"{run_id}\"}}[{ACTIVE_WINDOW_HOURS}h]))");
-    let encoded: String = query
-        .bytes()
-        .map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect();
+    let encoded = utf8_percent_encode(&query, NON_ALPHANUMERIC);
     let joint = if url.contains('?') { '&' } else { '?' };
     format!("{url}{joint}query={encoded}")
 }

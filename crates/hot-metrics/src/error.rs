@@ -56,6 +56,8 @@ pub enum Error {
         status: String,
         /// True for a status that may pass.
         passes: bool,
+        /// The time that the receiver asks to wait.
+        wait: Option<Duration>,
         /// The receiver's message.
         text: String,
     },

@@ -131,7 +131,10 @@ fn base_unit(unit: &str) -> (String, Scale) {
         "ratio" => scale("ratio", 1.0),
         "%" | "percent" => over("ratio", 100.0),
         "unknown" | "count" => (String::new(), Scale::By(1.0)),
-        other => (words(&other.replace("/s", "_per_second").replace('/', "_per_")), Scale::By(1.0)),
+        other => {
+            let by_second = other.strip_suffix("/s").map(|of| format!("{of}_per_second"));
+            (words(&by_second.unwrap_or_else(|| other.to_owned()).replace('/', "_per_")), Scale::By(1.0))
+        }
     }
 }
 
@@ -181,6 +184,9 @@ mod tests {
         assert_eq!(converted("MiB", 2.0), ("bytes".to_owned(), 2_097_152.0));
         assert_eq!(converted("%", 25.0), ("ratio".to_owned(), 0.25));
         assert_eq!(converted("GFLOP/s", 7.0), ("gflop_per_second".to_owned(), 7.0));
+        assert_eq!(converted("tokens/step", 7.0), ("tokens_per_step".to_owned(), 7.0));
+        assert_eq!(converted("J/sample", 7.0), ("j_per_sample".to_owned(), 7.0));
+        assert_eq!(converted("tokens/s/W", 7.0), ("tokens_per_s_per_w".to_owned(), 7.0));
         assert_eq!(converted("unknown", 7.0), (String::new(), 7.0));
     }
 

@@ -113,7 +113,7 @@ fn count_active(client: &Client, url: &str, batch: &Batch) -> Result<u64> {
     if response.is_success() {
         return read_count(&response.body);
     }
-    Err(status_error(response.status, &response.body))
+    Err(status_error(response.status, None, &response.body))
 }
 
 /// Sends one request and returns the body of its successful response.
@@ -124,13 +124,18 @@ fn send(client: &Client, request: &Request) -> Result<Vec<u8>> {
         200..=299 => Ok(response.body),
         300..=399 => Err(Error::Redirected(clean(&response.location.unwrap_or_default()))),
         429 => Err(Error::RateLimited(response.retry_after_s.map(Duration::from_secs))),
-        status => Err(status_error(status, &response.body)),
+        status => Err(status_error(status, response.retry_after_s, &response.body)),
     }
 }
 
-fn status_error(status: u16, body: &[u8]) -> Error {
+fn status_error(status: u16, retry_after_s: Option<u64>, body: &[u8]) -> Error {
     let text = clean(&String::from_utf8_lossy(body));
-    Error::Status { status: Client::status_text(status), passes: status >= 500, text }
+    Error::Status {
+        status: Client::status_text(status),
+        passes: status >= 500,
+        wait: retry_after_s.map(Duration::from_secs),
+        text,
+    }
 }
 
 /// Calls `attempt` again after a pause if its failure may pass. To send a sample twice changes nothing.
@@ -142,7 +147,7 @@ fn with_retries<T>(pause: Pause<'_>, mut attempt: impl FnMut() -> Result<T>) -> 
             Err(error) => error,
         };
         let wait = match &error {
-            Error::RateLimited(Some(wait)) => *wait,
+            Error::RateLimited(Some(wait)) | Error::Status { wait: Some(wait), .. } => *wait,
             _ => FIRST_PAUSE.saturating_mul(1 << (tries - 1)),
         };
         if tries >= MAX_TRIES || !error.may_pass() || wait > MAX_PAUSE {
@@ -241,6 +246,8 @@ mod tests {
         let limited = |after: &str| Reply::with_body("429 Too Many Requests", &[after], "");
         assert_eq!(responses(vec![limited("retry-after: 7"), Reply::ok("")]), (None, vec![7], 2));
         assert_eq!(responses(vec![limited("x: y"), Reply::ok("")]), (None, vec![1], 2));
+        let starting = Reply::with_body("503 Service Unavailable", &["retry-after: 20"], "");
+        assert_eq!(responses(vec![starting, Reply::ok("")]), (None, vec![20], 2));
         let (failure, pauses, requests) = responses(vec![limited("retry-after: 86400")]);
         assert_eq!((pauses, requests), (vec![], 1));
         assert!(failure.expect("refused").contains("asks to wait for 86400s"));

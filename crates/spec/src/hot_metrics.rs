@@ -152,12 +152,22 @@ impl Read for Receiver {
     }
 }
 
-/// Checks that every series has the label of its case: without it, the numbers of two cases would be one series.
+/// Checks that every series has the label of its case: without it, the numbers of two cases would be one series. It has that of its run if the active
+/// series of other runs are counted.
 pub(crate) fn check_hot_metrics(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let Some(labels) = spec.at(&["publish", "hot_metrics", "labels"]) else { return };
-    let case = HotLabel::BenchmarkCaseId.as_str();
-    if !labels.items().is_empty() && !labels.items().iter().any(|label| label.text() == Some(case)) {
-        let message = format!("`spec.publish.hot_metrics.labels` lacks `{case}`");
+    let lacks = |wanted: HotLabel| {
+        !labels.items().is_empty() && !labels.items().iter().any(|label| label.text() == Some(wanted.as_str()))
+    };
+    if lacks(HotLabel::BenchmarkCaseId) {
+        let message = format!("`spec.publish.hot_metrics.labels` lacks `{}`", HotLabel::BenchmarkCaseId);
         problems.add_hinted(labels.anchor, message, "add it: without it, the numbers of all cases would be one series");
+    }
+    let receivers = spec.at(&["publish", "hot_metrics", "receivers"]);
+    let has_query = receivers.is_some_and(|all| all.items().iter().any(|receiver| receiver.text_of("query").is_some()));
+    if has_query && lacks(HotLabel::RunId) {
+        let message = format!("`spec.publish.hot_metrics.labels` lacks `{}`, and a receiver has a `query`", HotLabel::RunId);
+        let hint = "add it, or remove `query`: without it, the series that a run replaces are counted as those of other runs";
+        problems.add_hinted(labels.anchor, message, hint);
     }
 }

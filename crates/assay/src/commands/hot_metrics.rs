@@ -62,8 +62,11 @@ pub(crate) fn push(
     let earlier = store.filter(|_| !again).map(|store| read_receipts(store, run_id)).transpose()?.unwrap_or_default();
     let pause = |time: Duration| cancel.wait_timeout(time);
     let Pushed { receipts, before, failures } = assay_hot_metrics::push(&batch, to, &earlier, Clock.now(), &pause);
-    if let Some(store) = store {
-        receipts.iter().try_for_each(|receipt| store_receipt(store, receipt))?;
+    for (store, receipt) in store.into_iter().flat_map(|store| receipts.iter().map(move |receipt| (store, receipt))) {
+        // What was sent is stated all the same; without its receipt, the same is sent once more the next time.
+        if let Err(failure) = store_receipt(store, receipt) {
+            tracing::warn!(run = %run_id, receiver = %receipt.receiver, %failure, "no receipt of hot metrics was kept");
+        }
     }
     let failure = failure(run_id, to.receivers.len(), failures);
     Ok(PushedMetrics { receipts: before.into_iter().chain(receipts).collect(), failure })

@@ -69,6 +69,12 @@ fn no_label_but_the_allowed_ones_is_read() {
         refused(&labels, &["`spec.publish.hot_metrics.labels[1]` must be one of `run_id`", &format!("not `{bad}`")]);
     }
     refused(&format!("{{{RECEIVERS}, labels: [run_id]}}"), &["`spec.publish.hot_metrics.labels` lacks `benchmark_case_id`"]);
+    let counted = "receivers: [{name: a, otlp: 'http://c/', query: 'http://p/api/v1/query'}]";
+    refused(
+        &format!("{{{counted}, labels: [benchmark_case_id]}}"),
+        &["`spec.publish.hot_metrics.labels` lacks `run_id`, and a receiver has a `query`"],
+    );
+    assert_eq!(read(&format!("{{{counted}, labels: [benchmark_case_id, run_id]}}")).labels.len(), 2);
     refused(&format!("{{{RECEIVERS}, labels: {{team: a}}}}"), &["spec.publish.hot_metrics.labels"]);
     refused(&format!("{{{RECEIVERS}, max_active_series: 2000001}}"), &["spec.publish.hot_metrics.max_active_series"]);
     refused(&format!("{{{RECEIVERS}, max_active_series: 0}}"), &["spec.publish.hot_metrics.max_active_series"]);
