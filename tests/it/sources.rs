@@ -145,7 +145,8 @@ fn samples_of_a_prometheus_are_rows_of_their_attempts() {
     for row in &clocks {
         assert!((2..=5).contains(&count(row, "n")), "one a second in four: {row:?}");
         assert!(float(row, "min") >= 1900.0 && float(row, "max") <= 1911.0, "{row:?}");
-        assert_eq!((row.text("unit"), row.text("node_name")), (Some("MHz"), None));
+        assert_eq!((row.text("unit"), row.text("node_name"), row.text("pod_uid")), (Some("MHz"), Some("node-a"), None));
+        assert_eq!(row.text("gpu_uuid"), row.text("scope_id"));
         assert_eq!(count(row, "gap_ns"), 0);
     }
     let own = of_fleet.iter().find(|row| row.text("metric") == Some("up")).expect("of the own pack");

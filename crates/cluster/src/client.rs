@@ -35,6 +35,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 const EVENT_SECONDS: i64 = 180;
 /// The timeout of one response.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
+/// The objects of one page of a list, and the most pages: 200,000 objects of a namespace are looked through.
+const PAGE: usize = 500;
+const MAX_PAGES: usize = 400;
 /// The field manager of our changes.
 const MANAGER: &str = "assay";
 
@@ -133,6 +136,38 @@ impl Cluster {
         let query = if selector.is_empty() { vec![] } else { vec![("labelSelector", selector)] };
         let mut answer = self.send(Method::GET, &path, &query, None)?;
         read(answer["items"].take())
+    }
+
+    /// Returns the objects of a kind in a namespace that match a label selector and are wanted, page by page: at most `max`, and true if
+    /// there are more, or more than can be looked through.
+    ///
+    /// # Errors
+    /// If the API server refuses a page, or is away.
+    pub fn list_wanted(
+        &self,
+        kind: &'static str,
+        namespace: &str,
+        selector: &str,
+        max: usize,
+        is_wanted: impl Fn(&Value) -> bool,
+    ) -> Result<(Vec<Value>, bool)> {
+        let path = ObjectPath::all_of_kind(kind, namespace).path();
+        let (limit, mut found, mut next) = (PAGE.to_string(), Vec::new(), String::new());
+        for _ in 0..MAX_PAGES {
+            let given = [("limit", limit.as_str()), ("labelSelector", selector), ("continue", next.as_str())];
+            let query: Vec<_> = given.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+            let mut page = self.send(Method::GET, &path, &query, None)?;
+            let objects: Vec<Value> = read(page["items"].take())?;
+            found.extend(objects.into_iter().filter(|object| is_wanted(object)));
+            page["metadata"]["continue"].as_str().unwrap_or_default().clone_into(&mut next);
+            let is_over = next.is_empty();
+            if is_over || found.len() > max {
+                let has_more = !is_over || found.len() > max;
+                found.truncate(max);
+                return Ok((found, has_more));
+            }
+        }
+        Ok((found, true))
     }
 
     /// Returns the events of an object that are recent enough to describe the present, the oldest first.

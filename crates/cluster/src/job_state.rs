@@ -243,6 +243,21 @@ fn passing(obstacle: Obstacle) -> Trouble {
     Trouble { obstacle, lasts: false }
 }
 
+/// Returns the labels that a pod demands of its node, which the scheduler does not name: `CPU_MODEL=94`.
+fn demanded_labels(pod: &Pod) -> Vec<String> {
+    let Some(spec) = &pod.spec else { return Vec::new() };
+    let selected = spec.node_selector.iter().flatten().map(|(name, value)| format!("{name}={value}"));
+    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+    let terms = required.iter().flat_map(|required| &required.node_selector_terms);
+    let expressions = terms.flat_map(|term| term.match_expressions.iter().flatten());
+    let of_affinity = expressions.map(|demand| match (demand.operator.as_str(), demand.values.as_deref().unwrap_or_default()) {
+        ("In", [value]) => format!("{}={value}", demand.key),
+        (operator, values) => format!("{} {operator} {}", demand.key, values.join(" ")).trim_end().to_owned(),
+    });
+    selected.chain(of_affinity).collect()
+}
+
 /// Returns the trouble that keeps a pod from starting.
 fn trouble_of_pod(pod: &Pod) -> Option<Trouble> {
     let name = pod.metadata.name.as_deref().unwrap_or("a pod");
@@ -251,8 +266,12 @@ fn trouble_of_pod(pod: &Pod) -> Option<Trouble> {
         condition.type_ == "PodScheduled" && condition.status == "False" && condition.reason.as_deref() == Some("Unschedulable")
     });
     if let Some(condition) = unscheduled {
-        let detail = condition.message.as_deref().unwrap_or("the scheduler does not say why");
-        return Some(passing(Obstacle::Unschedulable { pod: name.to_owned(), detail: detail.to_owned() }));
+        let mut detail = condition.message.clone().unwrap_or_else(|| "the scheduler does not say why".to_owned());
+        let demands = demanded_labels(pod);
+        if detail.contains("node affinity/selector") && !demands.is_empty() {
+            detail = format!("{}. It demands a node with the labels {}", detail.trim_end_matches('.'), demands.join(", "));
+        }
+        return Some(passing(Obstacle::Unschedulable { pod: name.to_owned(), detail }));
     }
     let gated = status.conditions.iter().flatten().any(|condition| {
         condition.type_ == "PodScheduled" && condition.status == "False" && condition.reason.as_deref() == Some("SchedulingGated")
@@ -403,6 +422,18 @@ mod tests {
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available",
         }]}));
         insta::assert_snapshot!(describe_pods_state(&[unschedulable]), @"waiting[unschedulable]: no node takes the pod `p`: 0/1 nodes are available");
+        let expression = |key: &str, operator: &str, values: &[&str]| json!({"key": key, "operator": operator, "values": values});
+        let expressions =
+            [expression("CPU_MODEL", "In", &["94"]), expression("gpu", "Exists", &[]), expression("zone", "NotIn", &["a", "b"])];
+        let mut elsewhere = pod(json!({"phase": "Pending", "conditions": [{
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+            "message": "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.",
+        }]}));
+        elsewhere.spec = serde_json::from_value(json!({
+            "containers": [], "nodeSelector": {"pool": "fast"},
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}},
+        })).expect("a spec");
+        insta::assert_snapshot!(describe_pods_state(&[elsewhere]), @"waiting[unschedulable]: no node takes the pod `p`: 0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector. It demands a node with the labels pool=fast, CPU_MODEL=94, gpu Exists, zone NotIn a b");
         insta::assert_snapshot!(describe_pods_state(&[waiting("ErrImageNeverPull", "not present")]), @"waiting[image_pull, lasts]: the image `assay.test/assay@sha256:0` of the pod `p` cannot be had: not present");
         insta::assert_snapshot!(describe_pods_state(&[waiting("ImagePullBackOff", "back-off")]), @"waiting[image_pull]: the image `assay.test/assay@sha256:0` of the pod `p` cannot be pulled: back-off");
         insta::assert_snapshot!(describe_pods_state(&[waiting("CreateContainerConfigError", "secret \"k\" not found")]), @r#"waiting[pod_config]: the pod `p` cannot be set up: secret "k" not found"#);

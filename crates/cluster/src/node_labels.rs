@@ -5,7 +5,16 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// Labels that are facts, by their whole names.
-const LABELS: [&str; 3] = ["node.kubernetes.io/instance-type", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+const LABELS: [&str; 7] = [
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    // Node pools of EKS, GKE, AKS and Karpenter.
+    "eks.amazonaws.com/nodegroup",
+    "cloud.google.com/gke-nodepool",
+    "kubernetes.azure.com/agentpool",
+    "karpenter.sh/nodepool",
+];
 
 /// Labels that are facts, by how their names begin. The PCI classes are those of displays and accelerators, the vendors NVIDIA and AMD.
 const PREFIXES: [&str; 10] = [
@@ -105,5 +114,12 @@ mod tests {
     fn a_node_without_labels_or_with_odd_ones_has_no_facts() {
         assert_eq!(facts("{}"), "");
         assert_eq!(facts(r#"{"metadata": {"labels": {"nvidia.com/gpu.count": 8, "kubernetes.io/hostname": "n"}}}"#), "");
+    }
+
+    #[test]
+    fn the_pool_of_a_node_is_a_fact() {
+        let node =
+            r#"{"metadata": {"labels": {"cloud.google.com/gke-nodepool": "h200", "cloud.google.com/gke-boot-disk": "pd-ssd"}}}"#;
+        assert_eq!(facts(node), "cloud.google.com/gke-nodepool=h200");
     }
 }

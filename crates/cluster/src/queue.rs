@@ -22,6 +22,25 @@ impl Cluster {
         Ok(Vec::new())
     }
 
+    /// Lists the Workloads of a namespace that are wanted, as [`Cluster::list_wanted`] does. Empty if there is no Kueue.
+    ///
+    /// # Errors
+    /// If the API server refuses the list, or is away.
+    pub fn workloads_wanted(
+        &self,
+        namespace: &str,
+        max: usize,
+        is_wanted: impl Fn(&Value) -> bool,
+    ) -> Result<(Vec<Value>, bool)> {
+        for kind in [WORKLOAD, OLD_WORKLOAD] {
+            match self.list_wanted(kind, namespace, "", max, &is_wanted) {
+                Err(error) if error.refusal() == Some(Refusal::NotFound) => {}
+                listed => return listed,
+            }
+        }
+        Ok((Vec::new(), false))
+    }
+
     /// Returns why Kueue does not admit an object yet, in its words; `None` if it does not say, or if an older installation lacks
     /// the right to ask.
     pub fn queue_message(&self, namespace: &str, uid: &str) -> Option<String> {

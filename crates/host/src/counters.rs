@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cpu::CPUS;
+use crate::energy::PackageEnergy;
 use crate::{Root, cgroup, state, system};
 
 /// The unit of CPU times in `/proc/stat`: `USER_HZ`, which Linux fixes at 100 on all its architectures but Alpha and old IA-64.
@@ -125,11 +126,40 @@ reading! {
     frequency_max_khz: u64,
     /// Highest temperature of any sensor, in thousandths of a degree Celsius.
     temperature_max_millicelsius: i32,
+    /// Energy of all CPU packages since this process began to read, in microjoules. Absent if one of them cannot be read.
+    cpu_package_energy_uj: u64,
+    /// CPU packages whose energy is added up.
+    cpu_packages: u64,
+    /// CPU time of this process, all of its threads, in microseconds, in steps of 10 ms.
+    recorder_cpu_us: u64,
 }
 
-/// Reads the counters. It takes well under a millisecond on a machine with few CPUs, and some on one with hundreds, whose
-/// frequencies are one file each.
-pub fn counters(root: &Root) -> Reading {
+/// The counters of a machine, read one time after the other.
+#[derive(Debug)]
+pub struct Counters {
+    root: Root,
+    energy: PackageEnergy,
+}
+
+impl Counters {
+    /// Returns the counters of a machine, of which nothing has been read.
+    pub fn new(root: Root) -> Self {
+        Self { root, energy: PackageEnergy::default() }
+    }
+
+    /// Reads the counters. It takes well under a millisecond on a machine with few CPUs, and some on one with hundreds, whose
+    /// frequencies are one file each.
+    pub fn read(&mut self) -> Reading {
+        let mut reading = counters(&self.root);
+        let energy = self.energy.read(&self.root);
+        reading.cpu_package_energy_uj = energy.map(|energy| energy.total_uj);
+        reading.cpu_packages = energy.map(|energy| energy.packages);
+        reading
+    }
+}
+
+/// Reads the counters that need no earlier reading.
+fn counters(root: &Root) -> Reading {
     let mut reading = Reading::default();
     let text = |path: &str| root.text(path).unwrap_or_default();
     reading.add_stat(&text("/proc/stat"));
@@ -143,7 +173,18 @@ pub fn counters(root: &Root) -> Reading {
     reading.add_frequencies(&frequencies_khz(root));
     reading.load_1m = state::load(&text("/proc/loadavg"), 0);
     reading.temperature_max_millicelsius = state::temperatures(root).into_values().max();
+    reading.recorder_cpu_us = process_cpu_us(&text("/proc/self/stat"));
     reading
+}
+
+/// Returns the CPU time of a process in user and system mode, of all of its threads, by its `stat`. Its name, in parentheses, may hold
+/// any character.
+fn process_cpu_us(stat: &str) -> Option<u64> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    // The fields 14 and 15, of which the third is the first one behind the name (proc_pid_stat(5)).
+    let mut fields = after_name.split_whitespace().skip(11).map_while(|field| field.parse::<u64>().ok());
+    let (user, system) = (fields.next()?, fields.next()?);
+    Some(ticks_to_us(user.saturating_add(system)))
 }
 
 /// Converts a CPU time of `/proc/stat` to microseconds.
@@ -394,6 +435,9 @@ mod tests {
                 "proc/net/netstat",
                 "TcpExt: SyncookiesSent PruneCalled RcvPruned ListenOverflows TCPBacklogDrop TCPRcvQDrop\nTcpExt: 9 1 2 5 3 4\nIpExt: InNoRoutes\nIpExt: 0\n",
             ),
+            ("proc/self/stat", "17 (assay) collect) S 1 17 17 0 -1 4194560 900 0 0 0 31 12 5 6 20 0 3 0 9000 1 2\n"),
+            ("sys/class/powercap/intel-rapl:0/name", "package-0\n"),
+            ("sys/class/powercap/intel-rapl:0/energy_uj", "123456\n"),
             ("proc/self/cgroup", "0::/\n"),
             ("proc/self/mountinfo", "1 0 0:1 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n"),
             ("sys/fs/cgroup/cpu.stat", "usage_usec 1\nnr_periods 5\nnr_throttled 4\nthrottled_usec 300\n"),
@@ -402,7 +446,7 @@ mod tests {
             ("sys/class/thermal/thermal_zone0/temp", "45000\n"),
             ("sys/class/thermal/thermal_zone3/temp", "51000\n"),
         ]);
-        let reading = counters(&tree.root());
+        let reading = Counters::new(tree.root()).read();
         insta::assert_snapshot!(serde_json::to_string_pretty(&reading).expect("JSON"), @r#"
         {
           "cpu_user_us": 1008110000,
@@ -455,14 +499,17 @@ mod tests {
           "frequency_min_khz": 1000,
           "frequency_mean_khz": 1500,
           "frequency_max_khz": 2001,
-          "temperature_max_millicelsius": 51000
+          "temperature_max_millicelsius": 51000,
+          "cpu_package_energy_uj": 0,
+          "cpu_packages": 1,
+          "recorder_cpu_us": 430000
         }
         "#);
     }
 
     #[test]
     fn what_cannot_be_read_is_absent() {
-        let reading = counters(&Tree::new(&[]).root());
+        let reading = Counters::new(Tree::new(&[]).root()).read();
         assert_eq!(reading, Reading::default());
         assert_eq!(serde_json::to_string(&reading).expect("JSON"), "{}");
         assert_eq!(serde_json::from_str::<Reading>("{}").expect("read back"), reading);
@@ -470,15 +517,18 @@ mod tests {
 
     #[test]
     fn this_machine_counts() {
-        let (before, after) = (counters(&Root::host()), counters(&Root::host()));
+        let mut machine = Counters::new(Root::host());
+        let (before, after) = (machine.read(), machine.read());
         assert!(before.context_switches.is_some() && before.context_switches <= after.context_switches);
         assert!(before.cpu_user_us.is_some() && before.cpu_user_us <= after.cpu_user_us);
+        assert!(before.recorder_cpu_us.is_some() && before.recorder_cpu_us <= after.recorder_cpu_us);
     }
 
     proptest! {
         #[test]
         fn odd_files_never_make_it_panic(text in "(cpu|ctxt|some|lo:|vda|MemFree:| |[0-9]{1,20}|\n|total=|-){0,60}") {
             let mut reading = Reading::default();
+            let _ = process_cpu_us(&text);
             reading.add_stat(&text);
             reading.add_memory(&text);
             reading.add_tcp(&text, &text);

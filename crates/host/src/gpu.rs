@@ -2,6 +2,7 @@
 
 use assay_manifest::{Count, Gpu};
 
+use crate::program::NoOutput;
 use crate::root::clip;
 use crate::{Root, program};
 
@@ -18,6 +19,14 @@ const MAX_GPUS: usize = 1024;
 /// Returns the report of `nvidia-smi` for [`GPU_QUERY`], or why there is none. It is kept as a raw reading.
 pub fn gpu_report(root: &Root) -> Result<String, String> {
     program::program_output(root, "nvidia-smi", &GPU_QUERY)
+}
+
+/// Runs `nvidia-smi` with these arguments and returns its stdout.
+///
+/// # Errors
+/// If there is no such program in PATH, if it fails, and if it takes longer than ten seconds.
+pub fn nvidia_smi(arguments: &[String]) -> Result<String, NoOutput> {
+    program::run("nvidia-smi", &arguments.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// Parses the report; one malformed line makes the whole report unknown.

@@ -9,6 +9,7 @@ mod cgroup;
 mod controls;
 mod counters;
 mod cpu;
+mod energy;
 mod executables;
 mod facts;
 mod gpu;
@@ -25,14 +26,15 @@ mod system;
 mod tree;
 
 pub use controls::controls;
-pub use counters::{Reading, counters};
+pub use counters::{Counters, Reading};
 pub use executables::{
     FileDigests, ProcessTreeFacts, allowed_cpus_of, core_cpus, find_changed, find_in_path, hash_artifact, is_program,
     observe_processes, own_allowed_cpus, script_executables,
 };
 pub use facts::facts;
-pub use gpu::{GPU_QUERY, gpu_report};
+pub use gpu::{GPU_QUERY, gpu_report, nvidia_smi};
 pub use listeners::{OtherListener, other_listener};
+pub use program::{NoOutput, sacct};
 pub use root::{MAX_ENTRIES, MAX_FILE_BYTES, Root};
 pub use software::software;
 pub use state::state;

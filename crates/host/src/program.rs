@@ -17,13 +17,34 @@ pub(crate) fn program_output(root: &Root, program: &str, args: &[&str]) -> Resul
     if !root.is_live() {
         return Err(format!("`{program}` is not asked about another machine's files"));
     }
-    run(program, args).map_err(|error| format!("cannot ask `{program}`: {error}"))
+    run(program, args).map_err(|NoOutput { why, .. }| format!("cannot ask `{program}`: {why}"))
 }
 
-fn run(program: &str, args: &[&str]) -> Result<String, String> {
-    let text = |error: &dyn std::error::Error| match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
+/// Returns the accounting of a Slurm job as `sacct` prints it in JSON.
+///
+/// # Errors
+/// If there is no such program in PATH, if it fails, and if it takes longer than ten seconds.
+pub fn sacct(job: &str) -> Result<String, NoOutput> {
+    run("sacct", &["--json", "--jobs", job])
+}
+
+/// The reason why a program has no usable output.
+#[derive(Debug)]
+pub struct NoOutput {
+    /// Its stdout before it failed.
+    pub printed: String,
+    /// The reason.
+    pub why: String,
+}
+
+/// Runs a program and returns its stdout.
+pub(crate) fn run(program: &str, args: &[&str]) -> Result<String, NoOutput> {
+    let text = |error: &dyn std::error::Error| {
+        let why = match error.source() {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        NoOutput { printed: String::new(), why }
     };
     let spawner = Spawner::start().map_err(|error| text(&error))?;
     let cancel = Cancel::new().map_err(|error| text(&error))?;
@@ -40,11 +61,11 @@ fn run(program: &str, args: &[&str]) -> Result<String, String> {
     let ended = child.wait(Some(TIME_LIMIT), &cancel).map_err(|error| text(&error))?;
     let said = reader.join().unwrap_or_default();
     if ended.timed_out {
-        Err(format!("it took longer than {} s", TIME_LIMIT.as_secs()))
+        Err(NoOutput { printed: said, why: format!("it took longer than {} s", TIME_LIMIT.as_secs()) })
     } else if ended.status.is_success() {
         Ok(said)
     } else {
-        Err(format!("it ended with {}", ended.status))
+        Err(NoOutput { printed: said, why: format!("it ended with {}", ended.status) })
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The only crate that depends on Delta, which stays behind its own types: callers see runs, files, versions and results.
 //!
-//! * A [`Lake`] is the twelve tables under `warehouse/` of a store. [`commit_run`] adds a run's curated files to them: dimensions
+//! * A [`Lake`] is the thirteen tables under `warehouse/` of a store. [`commit_run`] adds a run's curated files to them: dimensions
 //!   first, outcomes next, `benchmark_run_fact` last. A run is visible once that row is there.
 //! * A [`Reading`] is the input of a query: the files of a pinned [`Snapshot`], or one run's files before they are committed.
 //!   Every file was hashed on its way into private scratch, so that no parser reads bytes that differ from their name.

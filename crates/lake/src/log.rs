@@ -50,7 +50,7 @@ pub struct TableFile {
     pub foreign: Option<&'static str>,
 }
 
-/// The warehouse of a store: twelve Delta tables under `warehouse/`. Cheap to clone.
+/// The warehouse of a store: thirteen Delta tables under `warehouse/`. Cheap to clone.
 #[derive(Clone)]
 pub struct Lake {
     store: Store,

@@ -15,7 +15,7 @@ pub struct View {
 
 /// Every view. All but `runs` join on `benchmark_run_fact`, which is committed last: rows of an incomplete run are in the tables,
 /// and in no view. Two files of a dimension may hold the same row, so dimensions are taken once per row id.
-pub const VIEWS: [View; 7] = [
+pub const VIEWS: [View; 8] = [
     View {
         name: "runs",
         doc: "One row for each case of a visible run, with the software, hardware, place and workload that it was measured on.",
@@ -57,6 +57,12 @@ pub const VIEWS: [View; 7] = [
         doc: "The rows of `cluster_pod_fact` of visible runs.",
         sql: include_str!("views/pods.sql"),
         tables: &["cluster_pod_fact", "benchmark_run_fact"],
+    },
+    View {
+        name: "cluster_events",
+        doc: "The rows of `cluster_event_fact` of visible runs.",
+        sql: include_str!("views/cluster_events.sql"),
+        tables: &["cluster_event_fact", "benchmark_run_fact"],
     },
 ];
 

@@ -222,8 +222,8 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_named() {
-        insta::assert_snapshot!(refusal("SELECT * FROM outcome_facts"), @"the query is invalid: there is no table or view `outcome_facts`; there are runs, outcomes, serving, training, telemetry, attempts, pods, software_version_dim, hardware_topology_dim, cluster_region_dim, workload_dim, artifact_lineage_dim, outcome_fact, serving_outcome_fact, training_outcome_fact, telemetry_slice_fact, attempt_fact, cluster_pod_fact, benchmark_run_fact");
-        insta::assert_snapshot!(refusal("SELECT * FROM '/etc/passwd'"), @"the query is invalid: there is no table or view `/etc/passwd`; there are runs, outcomes, serving, training, telemetry, attempts, pods, software_version_dim, hardware_topology_dim, cluster_region_dim, workload_dim, artifact_lineage_dim, outcome_fact, serving_outcome_fact, training_outcome_fact, telemetry_slice_fact, attempt_fact, cluster_pod_fact, benchmark_run_fact");
+        insta::assert_snapshot!(refusal("SELECT * FROM outcome_facts"), @"the query is invalid: there is no table or view `outcome_facts`; there are runs, outcomes, serving, training, telemetry, attempts, pods, cluster_events, software_version_dim, hardware_topology_dim, cluster_region_dim, workload_dim, artifact_lineage_dim, outcome_fact, serving_outcome_fact, training_outcome_fact, telemetry_slice_fact, attempt_fact, cluster_pod_fact, cluster_event_fact, benchmark_run_fact");
+        insta::assert_snapshot!(refusal("SELECT * FROM '/etc/passwd'"), @"the query is invalid: there is no table or view `/etc/passwd`; there are runs, outcomes, serving, training, telemetry, attempts, pods, cluster_events, software_version_dim, hardware_topology_dim, cluster_region_dim, workload_dim, artifact_lineage_dim, outcome_fact, serving_outcome_fact, training_outcome_fact, telemetry_slice_fact, attempt_fact, cluster_pod_fact, cluster_event_fact, benchmark_run_fact");
         insta::assert_snapshot!(refusal("SELECT * FROM other.outcome_fact"), @"the query is invalid: there is no table `other.outcome_fact`");
         assert!(refusal("SELEC 1").starts_with("the query is invalid: "));
     }

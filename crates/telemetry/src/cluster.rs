@@ -3,6 +3,9 @@
 //! collect keeps the lists once, after the run, as the API server returns them. Here they are read as they are: a missing or odd
 //! value becomes `None`, and is never an error.
 
+mod events;
+mod slurm;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -10,6 +13,9 @@ use assay_manifest::Instant;
 use serde::Deserializer as _;
 use serde::de::{SeqAccess, Visitor};
 use serde_json::Value as Json;
+
+pub use events::{ClusterEvent, ClusterEvents, EVENTS, EventObject, NODES, UNKNOWN, WORKLOADS};
+pub use slurm::{kept_fields, read_sacct, sacct_file_name};
 
 /// The folder of the lists.
 const FOLDER: &str = "cluster";

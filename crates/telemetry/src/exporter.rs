@@ -8,10 +8,12 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::LazyLock;
 
-use assay_manifest::{Case, Environment, Plan, TelemetrySource};
+use assay_manifest::{Case, Environment, JoinLabels, Plan, TelemetrySource};
 
 use crate::exposition::{Sample, samples};
+use crate::keys::ObjectKeys;
 use crate::line::LineFormat;
 use crate::metric::{MAX_SERIES, MetricKey, MetricKind, MetricSample, Observed, TextMetrics, labels, unit_by_name};
 use crate::recording::ReadingBody;
@@ -25,6 +27,15 @@ const NODE_PREFIX: &str = "node_";
 
 /// The prefixes of the series that client libraries add about the exporter's own process (Go, Python, and `promhttp`).
 const OWN_PREFIXES: [&str; 4] = ["go_", "process_", "promhttp_", "python_"];
+
+/// The prefix of the series of dcgm-exporter.
+const DCGM_PREFIX: &str = "DCGM_FI_";
+
+/// The labels of dcgm-exporter that hold keys, as in `packs/dcgm.yaml`.
+static DCGM_JOINS: LazyLock<JoinLabels> = LazyLock::new(|| {
+    let label = |name: &str| Some(name.to_owned());
+    JoinLabels { gpu_uuid: label("UUID"), node_name: label("Hostname"), pod_uid: label("pod_uid") }
+});
 
 /// The counter of CPU time by CPU and mode, in seconds.
 const CPU_SECONDS: &str = "node_cpu_seconds_total";
@@ -63,7 +74,7 @@ enum Fold {
 
 /// The metrics that are made of the series of node_exporter: the series, the way in which several of its name become one, and the
 /// unit of the rows. A counter's rows hold its increase per second.
-const NODE_METRICS: [(&str, Fold, MetricKind, &str); 45] = {
+const NODE_METRICS: [(&str, Fold, MetricKind, &str); 47] = {
     use Fold::{Disk, Each, Max, Min, NetworkDevice, SumByMode};
     use MetricKind::{Counter, Gauge};
     [
@@ -112,6 +123,8 @@ const NODE_METRICS: [(&str, Fold, MetricKind, &str); 45] = {
         ("node_cpu_scaling_frequency_hertz", Max, Gauge, "Hz"),
         ("node_hwmon_temp_celsius", Max, Gauge, "celsius"),
         ("node_thermal_zone_temp", Max, Gauge, "celsius"),
+        ("node_rapl_package_joules_total", Each, Counter, "J/s"),
+        ("node_rapl_dram_joules_total", Each, Counter, "J/s"),
     ]
 };
 
@@ -176,9 +189,20 @@ impl SourceKind for Exporter {
                 others.add(sample);
             }
         }
-        let Observed { mut samples, left_out } = node.observed();
+        let Observed { mut samples, left_out, .. } = node.observed();
         samples.extend(others.observed.samples);
-        Observed { samples, left_out: left_out + others.observed.left_out }
+        Observed { samples, left_out: left_out + others.observed.left_out, ..Observed::default() }
+    }
+
+    /// Returns the keys of a GPU of dcgm-exporter.
+    fn keys(&self, metric: &str, labels: &str) -> Option<ObjectKeys> {
+        if !metric.starts_with(DCGM_PREFIX) {
+            return None;
+        }
+        // The labels are written as in the text that they came from.
+        let line = format!("{metric}{labels} 0");
+        let sample = samples(&line).flatten().next()?;
+        Some(ObjectKeys::read(&DCGM_JOINS, |name| label(&sample, name)))
     }
 
     fn unit(&self, metric: &str, kind: MetricKind) -> String {
@@ -247,7 +271,7 @@ impl NodeMetrics {
         self.busy.add(sample);
         for (series, fold, kind, _) in NODE_METRICS.iter().filter(|(series, ..)| *series == sample.name) {
             let Some(labels) = fold.labels(sample) else { continue };
-            let key = MetricKey { name: format!("{series}{}", fold.suffix()), labels };
+            let key = MetricKey::new(format!("{series}{}", fold.suffix()), labels);
             let is_full = self.metrics.len() == MAX_SERIES;
             match self.metrics.entry(key.clone()) {
                 Entry::Occupied(mut metric) => fold.add(metric.get_mut(), sample.value),
@@ -260,7 +284,8 @@ impl NodeMetrics {
     }
 
     fn observed(self) -> Observed {
-        Observed { samples: self.busy.share().into_iter().chain(self.metrics.into_values()).collect(), left_out: self.left_out }
+        let samples = self.busy.share().into_iter().chain(self.metrics.into_values()).collect();
+        Observed { samples, left_out: self.left_out, ..Observed::default() }
     }
 }
 
@@ -285,7 +310,7 @@ impl BusyTime {
 
     /// Returns the counter of busy seconds per CPU; `None` if there are no CPUs.
     fn share(self) -> Option<MetricSample> {
-        let key = MetricKey { name: CPU_BUSY.to_owned(), labels: String::new() };
+        let key = MetricKey::new(CPU_BUSY, String::new());
         let value = self.seconds / self.cpus as f64;
         (self.cpus > 0).then_some(MetricSample { key, kind: MetricKind::Share, value, series: self.cpus })
     }

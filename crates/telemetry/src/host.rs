@@ -2,6 +2,7 @@
 
 use assay_manifest::{Case, Environment, Plan};
 
+use crate::energy::HOST_PACKAGES;
 use crate::line::LineFormat;
 use crate::metric::{MetricKey, MetricKind, MetricSample, Observed, UNKNOWN_UNIT};
 use crate::recording::ReadingBody;
@@ -12,7 +13,7 @@ pub(crate) struct Host;
 
 /// The metrics that the recorder reads of a host: a name, its kind, and the unit of its rows. A counter's rows hold its increase
 /// per second.
-const METRICS: [(&str, MetricKind, &str); 51] = {
+const METRICS: [(&str, MetricKind, &str); 54] = {
     use MetricKind::{Counter, Gauge};
     [
         ("cpu_user_us", Counter, "us/s"),
@@ -66,6 +67,9 @@ const METRICS: [(&str, MetricKind, &str); 51] = {
         ("frequency_mean_khz", Gauge, "kHz"),
         ("frequency_max_khz", Gauge, "kHz"),
         ("temperature_max_millicelsius", Gauge, "millicelsius"),
+        ("cpu_package_energy_uj", Counter, "uJ/s"),
+        (HOST_PACKAGES, Gauge, "packages"),
+        ("recorder_cpu_us", Counter, "us/s"),
     ]
 };
 
@@ -106,10 +110,10 @@ impl SourceKind for Host {
     fn observed(&self, body: &ReadingBody) -> Observed {
         let ReadingBody::Counters(values) = body else { return Observed::default() };
         let observed = |(name, kind, _): &(&str, MetricKind, &str)| {
-            let key = MetricKey { name: (*name).to_owned(), labels: String::new() };
+            let key = MetricKey::new(*name, String::new());
             Some(MetricSample { key, kind: *kind, value: *values.get(*name)?, series: 1 })
         };
-        Observed { samples: METRICS.iter().filter_map(observed).collect(), left_out: 0 }
+        Observed { samples: METRICS.iter().filter_map(observed).collect(), ..Observed::default() }
     }
 
     fn unit(&self, metric: &str, _: MetricKind) -> String {

@@ -1,5 +1,5 @@
-//! Telemetry sources: the host of the load, the targets' endpoints, exporters and Prometheus servers that a pipeline names, and the
-//! objects of the cluster.
+//! Telemetry sources: the host of the load, the targets' endpoints, exporters, Prometheus servers and GPUs that a pipeline names, and
+//! the objects of the cluster.
 //!
 //! Each source is one module. It states how the source is sampled, the names and lines of its files, its metrics with their units,
 //! and its rule of coverage. The recorder samples what [`sampled`] lists, collect states the coverage of each attempt by the
@@ -11,23 +11,29 @@
 pub mod cluster;
 mod coverage;
 mod endpoint;
+mod energy;
 mod error;
 mod exporter;
 mod exposition;
 mod host;
+mod keys;
 mod line;
 mod metric;
+pub mod nvidia_smi;
 pub mod prometheus;
 mod recording;
 mod slice;
 mod source;
 mod sweep;
+pub mod traces;
 
 pub use coverage::{Coverage, describe_gaps, span};
 pub use endpoint::QueueDelays;
 pub use endpoint::counters::{CountedQuantity, Counter, Counters, Growth, Scrape, counters, growth};
+pub use energy::{EnergyFault, EnergyUse, MeteredEnergy};
 pub use error::{Error, ReadError};
 pub use exporter::with_default_path;
+pub use keys::ObjectKeys;
 pub use line::{CounterLine, LineFormat, ScrapeLine, each_reading};
 pub use metric::{MetricKind, unit_by_name};
 pub use recording::{BlockSource, MAX_RECORDINGS, OpenArtifact};

@@ -1,6 +1,6 @@
 //! The content of a reading: metrics with their names, kinds and units; and the metrics in a text of Prometheus.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::exposition::{Sample, samples};
 
@@ -24,6 +24,15 @@ pub(crate) struct MetricKey {
     pub(crate) name: String,
     /// `{name="value",...}`, sorted; empty without labels.
     pub(crate) labels: String,
+    /// The observed object, if a reading is of several: `scope_id` of the tables.
+    pub(crate) object: Option<String>,
+}
+
+impl MetricKey {
+    /// Returns the metric of the object that its source observes.
+    pub(crate) fn new(name: impl Into<String>, labels: String) -> Self {
+        Self { name: name.into(), labels, object: None }
+    }
 }
 
 /// One sample of one metric.
@@ -44,6 +53,8 @@ pub(crate) struct Observed {
     pub(crate) samples: Vec<MetricSample>,
     /// The number of series beyond the limit of one response.
     pub(crate) left_out: u64,
+    /// The quantities that an object states without a value.
+    pub(crate) without_value: BTreeSet<&'static str>,
 }
 
 /// The unit of a metric whose unit is not known.
@@ -120,7 +131,7 @@ impl<'a> TextMetrics<'a> {
             self.observed.left_out += 1;
             return;
         }
-        let key = MetricKey { labels: labels(&sample.labels), name: sample.name.into_owned() };
+        let key = MetricKey::new(sample.name, labels(&sample.labels));
         self.observed.samples.push(MetricSample { key, kind, value: sample.value, series: 1 });
     }
 }

@@ -36,6 +36,9 @@ pub const MEDIA_TYPE: &str = "application/jsonl+zstd";
 /// The most samples of one query in one attempt, 128 MiB: 1,000 GPUs once a second for two hours.
 pub const MAX_SAMPLES: usize = 1 << 23;
 
+/// The most series of a response, and of one query in one attempt: each has labels, which cost memory without any sample.
+pub const MAX_SERIES: usize = 100_000;
+
 /// The most rows of one Prometheus in one attempt.
 pub const MAX_ROWS: usize = 200_000;
 

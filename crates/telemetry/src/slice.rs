@@ -1,10 +1,12 @@
 //! The readings of one source over the window of one attempt.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use assay_manifest::{Gap, Instant, PlannedTrial, Reason};
 use assay_stats::{MAX_MAGNITUDE, Samples};
 
+use crate::energy::{EnergyMeter, HOST_PACKAGES, MeteredEnergy, MeteredObject, energy, meter};
+use crate::keys::ObjectKeys;
 use crate::metric::{MetricKey, MetricKind, MetricSample, Observed};
 use crate::recording::MAX_RECORDINGS;
 use crate::source::Source;
@@ -46,6 +48,8 @@ pub struct Slice<'a> {
     /// The largest number of metrics beyond the limits in any one reading.
     metrics_left_out: u64,
     readings_left_out: u64,
+    /// The quantities that an object stated without a value.
+    without_value: BTreeSet<&'static str>,
 }
 
 /// One metric, reading by reading.
@@ -58,6 +62,8 @@ struct Series {
     values: Vec<f64>,
     /// A counter's increase over the window, from its first sample to its last.
     increase: f64,
+    /// The meter of energy that it is, with its samples.
+    meter: Option<(&'static EnergyMeter, Vec<(Instant, f64)>)>,
 }
 
 /// The previous sample of a metric.
@@ -72,6 +78,8 @@ struct LastSample {
 /// The statistics of one metric over a window.
 #[derive(Debug)]
 pub struct Statistics {
+    /// The observed object; `None` if it is the one that the source observes.
+    pub object: Option<String>,
     /// The metric, with its labels if the window has several series of its name.
     pub metric: String,
     /// The kind of its values.
@@ -80,6 +88,8 @@ pub struct Statistics {
     pub unit: String,
     /// The number of samples in the window.
     pub n: u64,
+    /// The keys of its object, if its labels name it; `None` if they do not, and nothing is known but the place of the recorder.
+    pub keys: Option<ObjectKeys>,
     /// The values; `None` if a counter was read once: one sample has no increase.
     pub values: Option<Samples>,
 }
@@ -91,12 +101,22 @@ impl<'a> Slice<'a> {
 
     pub(crate) fn with_room(window: AttemptWindow<'a>, max_values: usize) -> Self {
         let metrics = BTreeMap::new();
-        Self { window, metrics, values: 0, max_values, full_from: None, metrics_left_out: 0, readings_left_out: 0 }
+        Self {
+            window,
+            metrics,
+            values: 0,
+            max_values,
+            full_from: None,
+            metrics_left_out: 0,
+            readings_left_out: 0,
+            without_value: BTreeSet::new(),
+        }
     }
 
     /// Adds the values of one reading. Readings come in the order of time.
     pub(crate) fn add(&mut self, at: Instant, observed: &Observed) {
-        let Observed { samples, left_out } = observed;
+        let Observed { samples, left_out, without_value } = observed;
+        self.without_value.extend(without_value);
         // No more than the metrics of a window are kept of a reading, however many series it has.
         let kept = samples.len().min(MAX_METRICS);
         if self.full_from.is_some() || self.values + kept > self.max_values {
@@ -112,7 +132,7 @@ impl<'a> Slice<'a> {
             match self.metrics.entry(key.clone()) {
                 Entry::Occupied(mut series) => series.get_mut().add(at, sample),
                 Entry::Vacant(_) if is_beyond => beyond += 1,
-                Entry::Vacant(place) => place.insert(Series::new(*kind)).add(at, sample),
+                Entry::Vacant(place) => place.insert(Series::new(&key.name, *kind)).add(at, sample),
             }
         }
         self.metrics_left_out = self.metrics_left_out.max(beyond);
@@ -127,6 +147,7 @@ impl<'a> Slice<'a> {
         }
         let seen = self.metrics.iter().filter(|(_, series)| series.n > 0);
         seen.map(move |(key, series)| Statistics {
+            object: key.object.clone(),
             metric: match of_name.get(key.name.as_str()) {
                 Some(1) => key.name.clone(),
                 _ => format!("{}{}", key.name, key.labels),
@@ -134,6 +155,7 @@ impl<'a> Slice<'a> {
             kind: series.kind,
             unit: source.definition().unit(&key.name, series.kind),
             n: series.n,
+            keys: source.definition().keys(&key.name, &key.labels),
             // Rates beyond the range that statistics accept are no measurement.
             values: Samples::new(&series.values).ok(),
         })
@@ -143,6 +165,28 @@ impl<'a> Slice<'a> {
     pub(crate) fn increase(&self, name: &str) -> Option<f64> {
         let of_name = self.metrics.iter().filter(|(key, series)| key.name == name && !series.values.is_empty());
         of_name.map(|(_, series)| series.increase).reduce(|sum, increase| sum + increase)
+    }
+
+    /// Returns the energy of each meter among its metrics.
+    pub fn energy(&self, source: &Source) -> Vec<MeteredEnergy> {
+        let mut meters: BTreeMap<&str, (&EnergyMeter, Vec<MeteredObject>)> = BTreeMap::new();
+        for (key, series) in &self.metrics {
+            let Some((meter, readings)) = &series.meter else { continue };
+            let of_labels = || source.definition().keys(&key.name, &key.labels).and_then(|keys| keys.gpu_uuid);
+            let uuid = key.object.clone().or_else(of_labels);
+            let object = MeteredObject { object: uuid.unwrap_or_else(|| key.labels.clone()), readings: readings.clone() };
+            meters.entry(&key.name).or_insert_with(|| (meter, Vec::new())).1.push(object);
+        }
+        let window = (self.window.start, self.window.end);
+        let of_meter =
+            |(meter, objects)| MeteredEnergy { added_up: self.host_packages(source), ..energy(meter, window, objects) };
+        meters.into_values().map(of_meter).collect()
+    }
+
+    /// Returns the number of packages whose energy the host's counter adds up.
+    fn host_packages(&self, source: &Source) -> Option<u64> {
+        let mut named = self.metrics.iter().filter(|(key, _)| *source == Source::host() && key.name == HOST_PACKAGES);
+        named.next()?.1.values.last().map(|packages| *packages as u64)
     }
 
     /// Returns the time of the window without samples: the gaps of all shards, overlaps counted once, and the time after the
@@ -164,8 +208,9 @@ impl<'a> Slice<'a> {
 }
 
 impl Series {
-    fn new(kind: MetricKind) -> Self {
-        Self { kind, n: 0, last: None, values: Vec::new(), increase: 0.0 }
+    fn new(metric: &str, kind: MetricKind) -> Self {
+        let meter = meter(metric).map(|meter| (meter, Vec::new()));
+        Self { kind, n: 0, last: None, values: Vec::new(), increase: 0.0, meter }
     }
 
     fn add(&mut self, at: Instant, sample: &MetricSample) {
@@ -180,6 +225,9 @@ impl Series {
             return;
         }
         self.n += 1;
+        if let Some((_, readings)) = &mut self.meter {
+            readings.push((at, value));
+        }
         let before = self.last.replace(LastSample { at, value, series });
         match (self.kind, before.filter(|before| before.series == series)) {
             (MetricKind::Gauge, _) => self.values.push(value),
@@ -215,12 +263,14 @@ pub(crate) struct OmittedReadings {
     pub(crate) out_of_order: u64,
     metrics: u64,
     readings: u64,
+    without_value: BTreeSet<&'static str>,
 }
 
 impl OmittedReadings {
     pub(crate) fn add(&mut self, slice: &Slice<'_>) {
         self.metrics += slice.metrics_left_out;
         self.readings += slice.readings_left_out;
+        self.without_value.extend(&slice.without_value);
     }
 
     /// Returns the reason why rows are missing, for people; `None` if none is missing.
@@ -234,7 +284,10 @@ impl OmittedReadings {
             (self.recordings, format!("recordings beyond {MAX_RECORDINGS} of one source in one block")),
             (self.out_of_order, "readings that are older than the reading before them".to_owned()),
         ];
-        let said: Vec<_> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+        let counted = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+        let names = self.without_value.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let without = (!names.is_empty()).then(|| format!("quantities that a GPU states without a value ({names})"));
+        let said: Vec<_> = counted.chain(without).collect();
         (!said.is_empty()).then(|| Reason::new("telemetry_left_out", format!("no rows have {}", said.join(", "))))
     }
 }

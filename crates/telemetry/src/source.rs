@@ -7,10 +7,13 @@ use assay_manifest::{Case, CaseId, EnvVar, Environment, Name, Plan, ProvisionedT
 use crate::endpoint::Endpoint;
 use crate::exporter::Exporter;
 use crate::host::Host;
+use crate::keys::ObjectKeys;
 use crate::line::LineFormat;
 use crate::metric::{MetricKind, Observed};
+use crate::nvidia_smi::NvidiaSmi;
 use crate::recording::ReadingBody;
 use crate::slice::MAX_METRICS;
+use crate::traces::Traces;
 
 /// The kinds of sources, in the order in which their slices are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,16 +21,20 @@ pub(crate) enum Kind {
     Host,
     Endpoint,
     Exporter,
+    NvidiaSmi,
+    Traces,
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::Host, Self::Endpoint, Self::Exporter];
+    const ALL: [Self; 5] = [Self::Host, Self::Endpoint, Self::Exporter, Self::NvidiaSmi, Self::Traces];
 
     fn definition(self) -> &'static dyn SourceKind {
         match self {
             Self::Host => &Host,
             Self::Endpoint => &Endpoint,
             Self::Exporter => &Exporter,
+            Self::NvidiaSmi => &NvidiaSmi,
+            Self::Traces => &Traces,
         }
     }
 }
@@ -67,11 +74,16 @@ pub(crate) trait SourceKind: Sync {
     /// Returns the metrics in a reading.
     fn observed(&self, body: &ReadingBody) -> Observed;
 
+    /// Returns the keys of the object of a metric, by the labels as they appear in its name; `None` if they name no object.
+    fn keys(&self, _metric: &str, _labels: &str) -> Option<ObjectKeys> {
+        None
+    }
+
     /// Returns the unit of the rows of a metric. A counter's rows hold its increase per second.
     fn unit(&self, metric: &str, kind: MetricKind) -> String;
 }
 
-/// A source of readings: the host, an endpoint or an exporter.
+/// A source of readings: the host, an endpoint, an exporter, the GPUs of a machine or the spans of servers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
     pub(crate) kind: Kind,
@@ -119,6 +131,13 @@ pub struct Sampled {
 pub enum Sampling {
     /// The recorder reads the counters of the machine that it runs on.
     Counters,
+    /// The recorder runs `nvidia-smi`, and reads the lines that it prints.
+    NvidiaSmi,
+    /// The recorder receives spans as OTLP over HTTP.
+    Otlp {
+        /// The loopback address that it listens at.
+        address: String,
+    },
     /// The recorder sends a GET request, whose response is a text of Prometheus.
     Scrape {
         /// The address.
@@ -209,6 +228,16 @@ impl Source {
         Self::new(Kind::Exporter, Some(SourceName::of(name)))
     }
 
+    /// Returns the GPUs of the machine that the recorder runs on, as `nvidia-smi` reports them.
+    pub fn nvidia_smi(name: &Name) -> Self {
+        Self::new(Kind::NvidiaSmi, Some(SourceName::of(name)))
+    }
+
+    /// Returns the spans that the recorder receives from the servers under test.
+    pub fn traces(name: &Name) -> Self {
+        Self::new(Kind::Traces, Some(SourceName::of(name)))
+    }
+
     /// Returns the source for messages, such as ``target `vllm` ``.
     pub fn description(&self) -> String {
         let noun = self.definition().noun();
@@ -243,9 +272,15 @@ impl Source {
 
     /// Returns the number of metrics in a response that have rows, and of those beyond the limits.
     pub fn count_metrics(&self, text: &str) -> (usize, u64) {
-        let Observed { samples, left_out } = self.definition().observed(&ReadingBody::Text(text.to_owned()));
+        let Observed { samples, left_out, .. } = self.definition().observed(&ReadingBody::Text(text.to_owned()));
         let kept = samples.len().min(MAX_METRICS);
         (kept, left_out + (samples.len() - kept) as u64)
+    }
+
+    /// Returns the quantities that a response states without a value.
+    pub fn without_value(&self, text: &str) -> Vec<String> {
+        let Observed { without_value, .. } = self.definition().observed(&ReadingBody::Text(text.to_owned()));
+        without_value.into_iter().map(str::to_owned).collect()
     }
 
     /// Returns the observed object.
@@ -258,7 +293,8 @@ impl Source {
     }
 }
 
-/// Displays a source by its name in a Recording: `host`, `endpoint/TARGET`, `endpoint/TARGET.REPLICA`, `exporter/NAME`.
+/// Displays a source by its name in a Recording: `host`, `endpoint/TARGET`, `endpoint/TARGET.REPLICA`, `exporter/NAME`,
+/// `nvidia-smi/NAME`, `otlp/NAME`.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.definition().word())?;
@@ -273,7 +309,14 @@ mod tests {
     #[test]
     fn a_source_is_found_again_by_the_name_of_its_file() {
         let name: Name = "vllm-2".parse().expect("a name");
-        for source in [Source::host(), Source::endpoint(&name), Source::replica(&name, 12), Source::exporter(&name)] {
+        for source in [
+            Source::host(),
+            Source::endpoint(&name),
+            Source::replica(&name, 12),
+            Source::exporter(&name),
+            Source::nvidia_smi(&name),
+            Source::traces(&name),
+        ] {
             assert_eq!(Source::parse_file_name(&source.file_name()), Some(source));
         }
         let file = Source::replica(&name, 12).file_name();

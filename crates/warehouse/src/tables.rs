@@ -1,4 +1,4 @@
-//! The twelve tables. This is the only place where a column is named.
+//! The thirteen tables. This is the only place where a column is named.
 
 use assay_metric::Section;
 
@@ -9,7 +9,7 @@ use crate::schema::{AS_UNIT_SAYS, Column, ColumnPlaces, ROW_ID, Table};
 pub const NUMBER_TABLES: [&Table; 3] = [&OUTCOME_FACT, &SERVING_OUTCOME_FACT, &TRAINING_OUTCOME_FACT];
 
 /// Every table: dimensions first, then outcomes, and the run last, which is the order in which a run is published.
-pub const TABLES: [&Table; 12] = [
+pub const TABLES: [&Table; 13] = [
     &SOFTWARE_VERSION_DIM,
     &HARDWARE_TOPOLOGY_DIM,
     &CLUSTER_REGION_DIM,
@@ -21,6 +21,7 @@ pub const TABLES: [&Table; 12] = [
     &TELEMETRY_SLICE_FACT,
     &ATTEMPT_FACT,
     &CLUSTER_POD_FACT,
+    &CLUSTER_EVENT_FACT,
     &BENCHMARK_RUN_FACT,
 ];
 
@@ -60,8 +61,10 @@ const PLACE: &[Column] = &[
     text("job_uid", "The UID of the Job."),
     text("pod_uid", "The UID of the pod."),
     text("node_name", "The node."),
-    text("gpu_uuid", "The vendor's unique id of the GPU.").reserved("the DCGM exporter"),
 ];
+
+/// The GPU of a fact that no source has one for.
+const NO_GPU: &[Column] = &[text("gpu_uuid", "The vendor's unique id of the GPU.").reserved("facts of one GPU")];
 
 /// A fact's dimensions: each is the row id of a row of that table.
 const DIMENSIONS: &[Column] = &[
@@ -104,6 +107,7 @@ pub static BENCHMARK_RUN_FACT: Table = Table {
     groups: &[
         IDENTITY,
         PLACE,
+        NO_GPU,
         DIMENSIONS,
         &[
             text("benchmark_class", "The intent: `exploratory`, `realism` or `publication`.").required(),
@@ -163,6 +167,7 @@ pub static OUTCOME_FACT: Table = Table {
     groups: &[
         IDENTITY,
         PLACE,
+        NO_GPU,
         DIMENSIONS,
         &[
             text("point_id", "The point; `all-loads` of a number over all loads of a case.").required().key(),
@@ -194,6 +199,7 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
     groups: &[
         IDENTITY,
         PLACE,
+        NO_GPU,
         DIMENSIONS,
         &[
             text("point_id", "The point.").required().key(),
@@ -260,6 +266,7 @@ pub static TRAINING_OUTCOME_FACT: Table = Table {
     groups: &[
         IDENTITY,
         PLACE,
+        NO_GPU,
         DIMENSIONS,
         &[
             text("point_id", "The point.").required().key(),
@@ -299,11 +306,12 @@ pub static TRAINING_OUTCOME_FACT: Table = Table {
 pub static TELEMETRY_SLICE_FACT: Table = Table {
     name: "telemetry_slice_fact",
     grain: "run x case x trial x attempt x window x scope x metric",
-    doc: "Recorded counters of hosts, devices, networks and schedulers while a trial ran, in windows. Node, pod and Job are the recorder's, and null for a Prometheus.",
+    doc: "Recorded counters of hosts, devices, networks and schedulers while a trial ran, in windows. Node, pod and GPU are those of the observed object if its labels name them (of a Prometheus, and of dcgm-exporter); otherwise node, pod and Job are the recorder's.",
     reserved: None,
     groups: &[
         IDENTITY,
         PLACE,
+        &[text("gpu_uuid", "The vendor's unique id of the GPU.")],
         DIMENSIONS,
         &[
             text("trial_id", "The trial; null for a window outside of any.").key(),
@@ -312,21 +320,29 @@ pub static TELEMETRY_SLICE_FACT: Table = Table {
             instant("window_end_unix_ns", "End of the window.").required().key(),
             text(
                 "scope_kind",
-                "The kind of the observed object: `host`, `endpoint` and `exporter`, and of a Prometheus `node`, `gpu`, `pod`, `rank`, `endpoint` or `queue`.",
+                "The kind of the observed object: `host`, `endpoint` and `exporter`, `gpu` of `nvidia-smi`, and of a Prometheus `node`, `gpu`, `pod`, `rank`, `endpoint` or `queue`; of energy `gpu` or `cpu package`.",
             )
             .required()
             .key(),
             text("scope_id", "The observed object.").required().key(),
-            text("source", "The source of the values: `host`, `endpoint/TARGET`, `exporter/NAME` or `prometheus/NAME`.").required().key(),
+            text("source", "The source of the values: `host`, `endpoint/TARGET`, `exporter/NAME`, `nvidia-smi/NAME`, `otlp/NAME` or `prometheus/NAME`.")
+                .required()
+                .key(),
             text("metric", "The metric.").required().key(),
             text("unit", "The unit of the values.").required(),
-            text("metric_kind", "`gauge`, or `counter`, whose values are increases per second.").required(),
+            text(
+                "metric_kind",
+                "`gauge`; `counter`, whose values are increases per second; or `derived`, whose one value is in `mean`.",
+            )
+            .required(),
             int("n", "Samples in the window.").unit("samples").required(),
             float("min", "The smallest.").unit(AS_UNIT_SAYS),
             float("mean", "The mean.").unit(AS_UNIT_SAYS),
             float("max", "The largest.").unit(AS_UNIT_SAYS),
             float("p95", "95th percentile.").unit(AS_UNIT_SAYS),
             int("gap_ns", "Time of the window without samples.").unit("ns").required(),
+            text("method", "Of a derived value, the way in which it was computed: `counter` or `approximated`."),
+            int("objects", "Of a derived value, the objects that were added up.").unit("objects"),
         ],
         ID,
     ],
@@ -342,6 +358,7 @@ pub static ATTEMPT_FACT: Table = Table {
     groups: &[
         IDENTITY,
         PLACE,
+        NO_GPU,
         DIMENSIONS,
         &[
             text("point_id", "The point.").required().key(),
@@ -413,6 +430,40 @@ pub static CLUSTER_POD_FACT: Table = Table {
             text("image_id", "The image that ran, as the node reports it."),
             int("attempts", "Attempts that it recorded, of any status.").unit("attempts").required(),
             int("cpu_throttled_ns", "Time for which it was throttled during them, if all of them report it.").unit("ns"),
+        ],
+        ID,
+    ],
+    places: ColumnPlaces::new(),
+};
+
+/// One row for each event and condition of a run's objects in a cluster.
+pub static CLUSTER_EVENT_FACT: Table = Table {
+    name: "cluster_event_fact",
+    grain: "run x object x type x reason",
+    doc: "The events of the run's Jobs, pods and Kueue Workloads, the conditions of its Workloads and nodes, and the life of a Slurm job that it was in, as the cluster reported them when the evidence was collected. A cluster keeps events for an hour or so; null if not reported.",
+    reserved: None,
+    groups: &[
+        &[
+            text("run_id", "The run.").required().key(),
+            text("artifact_manifest_digest", "The digest of the Collection's manifest: the raw evidence that the row came from.")
+                .required(),
+            text("cluster_region_key", "The row of `cluster_region_dim`.").required(),
+            text("object_kind", "The kind of the object: `Pod`, `Job`, `Workload`, `Node` or `SlurmJob`.").required().key(),
+            text("object_uid", "The UID of the object, or the id of a Slurm job.").required().key(),
+            text("object_name", "The name of the object."),
+            text("job_uid", "The UID of the Job that a Workload is of."),
+            text("queue", "The Kueue queue of a Workload, or the partition of a Slurm job."),
+            text("event_kind", "`event`, or `condition`, whose times are those of its last transition.").required().key(),
+            text("event_type", "Of an event `Normal` or `Warning`; of a condition its type, such as `QuotaReserved`, `Admitted` or `Evicted`, and of a Slurm job `Submitted`, `Eligible`, `Started` or `Ended`.")
+                .key(),
+            text("status", "The status of a condition: `True`, `False` or `Unknown`."),
+            text("reason", "The reason in one word, such as `FailedScheduling`; of a Slurm job that ended its state, such as `COMPLETED`.").key(),
+            int("count", "The times that the event happened.").unit("events"),
+            instant("first_unix_ns", "The first time of the event."),
+            instant("last_unix_ns", "The last time of the event, or of the condition's transition."),
+            int("after_creation_ns", "Time from the creation of a Workload or node, or the submission of a Slurm job, until the transition: of `Admitted` and `Started`, the time that it waited.")
+                .unit("ns"),
+            text("message", "The message of the last time, its first 512 bytes."),
         ],
         ID,
     ],
@@ -635,9 +686,10 @@ mod tests {
 
     #[test]
     fn every_fact_of_a_case_carries_keys_and_dimensions() {
-        let of_case = |table: &&Table| table.name.ends_with("_fact") && *table != &CLUSTER_POD_FACT;
+        let of_run = [&CLUSTER_POD_FACT, &CLUSTER_EVENT_FACT];
+        let of_case = |table: &&Table| table.name.ends_with("_fact") && !of_run.contains(table);
         for table in TABLES.into_iter().filter(of_case) {
-            for column in IDENTITY.iter().chain(PLACE).chain(DIMENSIONS) {
+            for column in IDENTITY.iter().chain(PLACE).chain(NO_GPU).chain(DIMENSIONS) {
                 assert!(table.column(column.name).is_some(), "{}.{}", table.name, column.name);
             }
         }

@@ -55,6 +55,7 @@ impl Stage for Collect {
         let mut evidence = evidence(&parts, &recordings, &environments);
         evidence.extend(crate::cluster::read_facts(ctx)?);
         evidence.extend(crate::prometheus::read_samples(ctx, plan, &bodies)?);
+        evidence.extend(crate::slurm::read_accounting(ctx, plan)?);
         evidence.sort_unstable();
         check_present(ctx, &evidence)?;
         Ok(Collection {

@@ -4,10 +4,15 @@ mod cluster;
 mod cross_check;
 mod endpoint;
 mod freeze;
+mod nvidia_smi;
 mod prometheus;
+mod reading_file;
 mod record;
 mod scrape;
 mod shards;
+mod slurm;
+mod source_threads;
+mod traces;
 
 pub use freeze::Collect;
 pub use prometheus::{AttemptToAsk, ask_prometheus};

@@ -17,7 +17,7 @@ use assay_telemetry::prometheus::{
     samples_query, source_name,
 };
 
-use crate::scrape::CountingWriter;
+use crate::reading_file::CountingWriter;
 
 /// The limits of one request: a Prometheus ends a query after two minutes by default. A larger response is requested in parts.
 const LIMITS: Limits = Limits { time: Duration::from_mins(1), bytes: 32 << 20 };
@@ -150,11 +150,9 @@ impl Asking<'_> {
         self.ask_clock()?;
         for attempt in attempts {
             for query in 0..self.queries.len() {
-                if let Some(why) = self.reason_to_stop() {
+                if let Some(why) = self.ask_query(attempt, query, check)? {
                     return self.lines.write(&stopped(why));
                 }
-                check()?;
-                self.ask_query(attempt, query)?;
             }
         }
         // The clocks may have moved apart meanwhile; the better bound of both counts.
@@ -178,9 +176,15 @@ impl Asking<'_> {
         self.lines.write(&line)
     }
 
-    /// Asks for the samples of a query in an attempt, part by part, and if there are none, whether there were any lately.
-    fn ask_query(&mut self, attempt: &AttemptToAsk, query: usize) -> Result<(), Failure> {
-        let Some(selector) = self.queries.get(query).map(|query| self.source.selector(query)) else { return Ok(()) };
+    /// Asks for the samples of a query in an attempt, part by part, and if there are none, whether there were any lately. Returns the reason
+    /// if the server is to be asked no further.
+    fn ask_query(
+        &mut self,
+        attempt: &AttemptToAsk,
+        query: usize,
+        check: &dyn Fn() -> Result<(), Failure>,
+    ) -> Result<Option<String>, Failure> {
+        let Some(selector) = self.queries.get(query).map(|query| self.source.selector(query)) else { return Ok(None) };
         let of = QueryOf {
             block: attempt.block,
             trial_id: attempt.trial_id.clone(),
@@ -189,6 +193,14 @@ impl Asking<'_> {
         };
         let (mut from, mut is_empty) = (attempt.start, true);
         loop {
+            check()?;
+            if let Some(why) = self.reason_to_stop() {
+                if from > attempt.start {
+                    // Half of a window is no row.
+                    self.lines.write(&QueryLine { of: Some(of), error: Some(why.clone()), ..blank(Request::Samples) })?;
+                }
+                return Ok(Some(why));
+            }
             let part_ns = self.parts_ns.get(query).copied().unwrap_or(MAX_PART_NS);
             let to = Instant::from_unix_ns(from.unix_ns().saturating_add(part_ns.cast_signed())).min(attempt.end);
             let (promql, time) = samples_query(&selector, from, to);
@@ -211,7 +223,7 @@ impl Asking<'_> {
             let (line, _) = self.ask(Request::Presence, &of, presence_query(&selector), attempt.end);
             self.lines.write(&line)?;
         }
-        Ok(())
+        Ok(None)
     }
 
     fn ask(&mut self, request: Request, of: &QueryOf, promql: String, time: Instant) -> (QueryLine, Usable) {

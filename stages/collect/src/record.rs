@@ -1,18 +1,19 @@
 //! The recorder: samples every source of the block at a fixed interval until it is stopped, then signs the recording. It reads
-//! the counters of its machine itself; scraped sources have a thread each.
+//! the counters of its machine itself; other sources have a thread each.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use assay_host::Root;
+use assay_host::{Counters, Root};
 use assay_manifest::{Block, Count, Environment, Gap, Instant, Recording, Series, Window};
 use assay_stage::parameters::RecordParameters;
 use assay_stage::{Clock, Context, ErrorCode, Event, Failure, Inputs, Stage, StageName, Stopwatch};
 use assay_telemetry::{CounterLine, Sampled, Sampling, Source};
 
-use crate::scrape::Scrapers;
+use crate::source_threads::SourceThreads;
+use crate::{nvidia_smi, scrape, traces};
 
 /// The interval between readings.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
@@ -42,9 +43,9 @@ impl Stage for Record {
         }
         let watch = ctx.clock().start();
         let sampled = assay_telemetry::sampled(plan, environment);
-        let scrapers = Scrapers::start(ctx, &sampled, watch)?;
-        let counters = CounterRecording::record(ctx, counter_source(&sampled)?, watch, &scrapers)?;
-        let recorded = std::iter::once(counters.recorded).chain(scrapers.stop()?);
+        let threads = start_threads(ctx, &sampled, watch)?;
+        let counters = CounterRecording::record(ctx, counter_source(&sampled)?, watch, &threads)?;
+        let recorded = std::iter::once(counters.recorded).chain(threads.stop()?);
 
         let folder = format!("recordings/{}-{}-{}", block.index, block.incarnation, parameters.sequence);
         let (mut series, mut gaps) = (Vec::new(), Vec::new());
@@ -65,6 +66,26 @@ impl Stage for Record {
             gaps,
         })
     }
+}
+
+/// Starts a thread for each source that the recorder does not read itself.
+fn start_threads(ctx: &Context, sampled: &[Sampled], watch: Stopwatch) -> Result<SourceThreads, Failure> {
+    let mut threads = SourceThreads::default();
+    for found in sampled {
+        match &found.sampling {
+            Sampling::Counters => {}
+            Sampling::Scrape { .. } => scrape::start(&mut threads, ctx, found, watch)?,
+            Sampling::NvidiaSmi => {
+                let path = ctx.scratch().join(found.source.file_name());
+                nvidia_smi::start(&mut threads, &found.source, path, watch)?;
+            }
+            Sampling::Otlp { address } => {
+                let path = ctx.scratch().join(found.source.file_name());
+                traces::start(&mut threads, &found.source, address, path, watch)?;
+            }
+        }
+    }
+    Ok(threads)
 }
 
 /// The readings of one source.
@@ -90,9 +111,9 @@ struct CounterRecording {
 }
 
 impl CounterRecording {
-    fn record(ctx: &Context, source: &Source, watch: Stopwatch, scrapers: &Scrapers) -> Result<Self, Failure> {
+    fn record(ctx: &Context, source: &Source, watch: Stopwatch, threads: &SourceThreads) -> Result<Self, Failure> {
         let path = ctx.scratch().join(source.file_name());
-        let root = Root::host();
+        let mut counters = Counters::new(Root::host());
         let mut out = BufWriter::new(File::create(&path).map_err(|error| unwritable(&path, &error))?);
         let mut samples = 0;
         let mut gaps = Vec::new();
@@ -101,21 +122,20 @@ impl CounterRecording {
             let (elapsed_ns, at) = (watch.elapsed_ns(), Clock.now());
             gaps.extend(last.and_then(|(before_ns, before)| gap(source, before_ns, before, elapsed_ns, at)));
             last = Some((elapsed_ns, at));
-            write_line(&mut out, &CounterLine { at, values: assay_host::counters(&root) })
-                .map_err(|error| unwritable(&path, &error))?;
+            write_line(&mut out, &CounterLine { at, values: counters.read() }).map_err(|error| unwritable(&path, &error))?;
             samples += 1;
             if samples == 1 {
                 // The runner starts execute only once the first readings are on the tape.
-                scrapers.wait_for_first(ctx);
+                threads.wait_for_first(ctx);
                 ctx.emit(Event::Recording);
             }
-            scrapers.pass_notes(ctx);
+            threads.pass_notes(ctx);
             if samples >= MAX_SAMPLES || ctx.cancel().wait_timeout(time_to_next(watch.elapsed_ns())) {
                 break;
             }
         }
         // One more reading at the very end, so that the last trial's window is covered.
-        write_line(&mut out, &CounterLine { at: Clock.now(), values: assay_host::counters(&root) })
+        write_line(&mut out, &CounterLine { at: Clock.now(), values: counters.read() })
             .and_then(|()| out.flush())
             .map_err(|error| unwritable(&path, &error))?;
         let recorded = RecordedSource { source: source.clone(), path, samples: samples + 1, gaps };

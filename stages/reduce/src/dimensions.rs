@@ -154,8 +154,14 @@ const DRIVER_LABELS: [&str; 2] = ["nvidia.com/cuda.driver-version.full", "amd.co
 const CUDA_LABELS: [&str; 2] = ["nvidia.com/cuda.runtime-version.full", "nvidia.com/cuda.runtime.full"];
 
 /// The columns of the place that labels of nodes state.
-const PLACE_LABELS: [(&str, &str); 2] =
-    [("region", "topology.kubernetes.io/region"), ("availability_zone", "topology.kubernetes.io/zone")];
+const PLACE_LABELS: [(&str, &str); 6] = [
+    ("region", "topology.kubernetes.io/region"),
+    ("availability_zone", "topology.kubernetes.io/zone"),
+    ("node_pool", "eks.amazonaws.com/nodegroup"),
+    ("node_pool", "cloud.google.com/gke-nodepool"),
+    ("node_pool", "kubernetes.azure.com/agentpool"),
+    ("node_pool", "karpenter.sh/nodepool"),
+];
 
 /// The resource names of GPUs in the limits of a container.
 pub(crate) const GPU_RESOURCES: [&str; 3] = ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915"];

@@ -5,13 +5,16 @@
 mod aggregate;
 mod all_loads;
 mod attempts;
+mod cluster_events;
 mod dimensions;
+mod energy;
 mod evidence;
 mod not_finite;
 mod pods;
 mod resends;
 mod rows;
 mod serving;
+mod spans;
 mod telemetry;
 
 use assay_claim::Evidence;
@@ -74,10 +77,10 @@ impl Stage for Reduce {
         let list = evidence::read_evidence_list(ctx, collection)?;
         let telemetry = telemetry::write(ctx, &context, &dimensions, &points, &list)?;
         let serving = with_queue_delays(serving, &telemetry.queue_delays)?;
-        let (pods, unread) = pods::write(ctx, &context, &dimensions, &list)?;
+        let cluster = pods::write(ctx, &context, &dimensions, &list)?;
         let attempts = attempts::write(ctx, &context, &dimensions, &points)?;
         let issues = issues(&points, &context).into_iter().chain(not_finite.issue());
-        let issues: Vec<Reason> = issues.chain(telemetry.issues).chain(unread).collect();
+        let issues: Vec<Reason> = issues.chain(telemetry.issues).chain(cluster.issue).collect();
         let evidence = Evidence { plan, environments: &environments, collection, status, points: &points, issues: &issues };
         let publication_safe = assay_claim::shortfalls(Intent::Publication, &evidence).is_empty();
         let findings = Findings { publication_safe, issues };
@@ -91,7 +94,8 @@ impl Stage for Reduce {
             serving,
             telemetry.file,
             attempts,
-            pods,
+            cluster.pods,
+            cluster.events,
             write_file(ctx, &BENCHMARK_RUN_FACT, runs)?,
         ]);
         Ok(Summary {
@@ -102,6 +106,7 @@ impl Stage for Reduce {
             issues: findings.issues,
             points,
             all_loads,
+            energy: telemetry.energy,
             files: files.filter(|file| file.rows.0 > 0).collect(),
             views: write_views(ctx, views)?,
         })

@@ -7,24 +7,38 @@ use std::collections::BTreeMap;
 use assay_manifest::{Artifact, CuratedFile, Reason};
 use assay_stage::pod::{INDEX_LABEL, JOB_UID_LABEL, STAGE_LABEL};
 use assay_stage::{Context, Failure};
-use assay_telemetry::cluster::{ClusterFacts, JOBS, MAX_BYTES, PODS, PodFact, PodLabels, elapsed_ns, file_name};
-use assay_warehouse::{CLUSTER_POD_FACT, Result as RowResult, Row, Value};
+use assay_telemetry::cluster::{
+    ClusterEvents, ClusterFacts, EVENTS, JOBS, MAX_BYTES, NODES, PODS, PodFact, PodLabels, WORKLOADS, elapsed_ns, file_name,
+    read_sacct, sacct_file_name,
+};
+use assay_warehouse::{CLUSTER_EVENT_FACT, CLUSTER_POD_FACT, Result as RowResult, Row, Value};
 
 use crate::attempts::cpu_throttled_ns;
 use crate::dimensions::Dimensions;
-use crate::row_failure;
 use crate::rows::RowContext;
+use crate::{cluster_events, row_failure};
 
 /// The labels of the run's pods.
 const LABELS: PodLabels = PodLabels { stage: STAGE_LABEL, job_uid: JOB_UID_LABEL, index: INDEX_LABEL };
 
-/// Writes a row for each pod, and reports the facts of the cluster that are not in the rows. A run on one machine has no rows.
+/// The files of the cluster's facts, and the parts that are not in their rows.
+pub(crate) struct WrittenFacts {
+    /// The pods.
+    pub(crate) pods: CuratedFile,
+    /// The events and conditions.
+    pub(crate) events: CuratedFile,
+    /// The parts that were not read.
+    pub(crate) issue: Option<Reason>,
+}
+
+/// Writes a row for each pod, event and condition, and reports the facts of the cluster that are not in the rows. A run on one machine has
+/// no rows.
 pub(crate) fn write(
     ctx: &Context,
     context: &RowContext<'_>,
     dimensions: &Dimensions,
     evidence: &[Artifact],
-) -> Result<(CuratedFile, Option<Reason>), Failure> {
+) -> Result<WrittenFacts, Failure> {
     let mut left_out = Vec::new();
     let mut read = |list: &str| -> Result<Vec<u8>, Failure> {
         let name = file_name(list);
@@ -37,7 +51,16 @@ pub(crate) fn write(
     };
     let (jobs, pods) = (read(JOBS)?, read(PODS)?);
     let facts = ClusterFacts::read(&jobs, &pods, &LABELS);
-    left_out.extend(facts.left_out);
+    drop((jobs, pods));
+    let mut events = ClusterEvents::read(&read(EVENTS)?, &read(NODES)?, &read(WORKLOADS)?);
+    for source in context.plan.telemetry.iter().filter(|source| source.sacct.is_some()) {
+        let name = sacct_file_name(&source.name);
+        let Some(artifact) = evidence.iter().find(|artifact| artifact.name == name) else { continue };
+        let (of_job, unread) = read_sacct(&name, &ctx.get(artifact, MAX_BYTES)?);
+        events.events.extend(of_job);
+        events.left_out.extend(unread);
+    }
+    left_out.extend(facts.left_out.iter().chain(&events.left_out).cloned());
     let recorded = recorded_pods(context);
     let rows: Vec<_> = facts
         .pods
@@ -45,9 +68,12 @@ pub(crate) fn write(
         .map(|pod| row(context, dimensions, pod, recorded.get(pod.uid.as_str())))
         .collect::<RowResult<_>>()
         .map_err(|error| row_failure(&error))?;
-    let file = crate::write_file(ctx, &CLUSTER_POD_FACT, rows)?;
-    let reason = (!left_out.is_empty()).then(|| Reason::new("cluster_facts_left_out", left_out.join("; ")));
-    Ok((file, reason))
+    let of_events = cluster_events::rows(context, dimensions, &events).map_err(|error| row_failure(&error))?;
+    Ok(WrittenFacts {
+        pods: crate::write_file(ctx, &CLUSTER_POD_FACT, rows)?,
+        events: crate::write_file(ctx, &CLUSTER_EVENT_FACT, of_events)?,
+        issue: (!left_out.is_empty()).then(|| Reason::new("cluster_facts_left_out", left_out.join("; "))),
+    })
 }
 
 /// The data that a pod of execute recorded itself.

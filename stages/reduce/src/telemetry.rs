@@ -2,11 +2,13 @@
 //!
 //! The rows are for finding causes; no published number comes from them.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 
 use assay_manifest::{
-    Artifact, Block, CuratedFile, Environment, HostRole, Instant, PlannedTrial, PodPlace, PointSummary, Reason, Recording, Window,
+    Artifact, Block, CuratedFile, Environment, HostRole, Instant, PlannedTrial, PodPlace, PointEnergy, PointSummary, Reason,
+    Recording, Window,
 };
 use assay_stage::{Context, ErrorCode, Failure};
 use assay_telemetry::prometheus::{AttemptKey, AttemptRows, QueryRows, file_name, source_name};
@@ -15,6 +17,7 @@ use assay_warehouse::{Row, TELEMETRY_SLICE_FACT, Value};
 
 use crate::attempts::{common_value, with_place};
 use crate::dimensions::Dimensions;
+use crate::energy::{AttemptMeters, ReducedEnergy};
 use crate::evidence::ShardAttempt;
 use crate::row_failure;
 use crate::rows::{RowContext, fact};
@@ -25,6 +28,8 @@ pub(crate) struct WrittenTelemetry {
     pub(crate) file: CuratedFile,
     /// The parts of the recordings and responses that are in no row.
     pub(crate) issues: Vec<Reason>,
+    /// The energy of points.
+    pub(crate) energy: Vec<PointEnergy>,
     /// The time that requests of counted attempts spent in the queue of their server, by case and point.
     pub(crate) queue_delays: QueueDelays,
 }
@@ -44,10 +49,13 @@ pub(crate) fn write(
     let mut slices = Slices::new(attempts_by_place(context), evidence, &open);
     let mut stopped = None;
     let mut queue_delays = QueueDelays::default();
+    // Filled while the rows of readings are written, and read after the last of them.
+    let meters = RefCell::new(AttemptMeters::default());
     let batches = std::iter::from_fn(|| {
         let slice = ctx.check_cancelled().and_then(|()| slices.next_slice().map_err(read_failure));
         if let Ok(Some((place, slice))) = &slice {
             queue_delays.add(&place.source, slice);
+            add_meters(context, &mut meters.borrow_mut(), place, slice);
         }
         let batch = slice.and_then(|slice| slice.map(|slice| rows(context, dimensions, points, &slice)).transpose());
         batch.unwrap_or_else(|failure| {
@@ -58,17 +66,32 @@ pub(crate) fn write(
     let mut servers = ServerRows::new(ctx, context, evidence)?;
     let mut server_stopped = None;
     let of_servers = std::iter::from_fn(|| {
-        let batch = servers.next_rows(context, dimensions, points).transpose()?;
+        let batch = servers.next_rows(context, dimensions, points, &mut meters.borrow_mut()).transpose()?;
         batch.map_err(|failure| server_stopped = Some(failure)).ok()
     });
-    let file = crate::write_file(ctx, &TELEMETRY_SLICE_FACT, batches.flatten().chain(of_servers.flatten()))?;
-    stopped.or(server_stopped).map_or(Ok(()), Err)?;
-    let issues = slices.left_out().into_iter().chain(servers.issues).collect();
-    Ok(WrittenTelemetry { file, issues, queue_delays })
+    let spans = crate::spans::rows(ctx, context, dimensions, points, evidence)?;
+    let open_records = |artifact: &Artifact| crate::open_records(ctx, artifact);
+    let (mut energy, mut energy_stopped) = (None, None);
+    let of_energy = std::iter::once_with(|| match meters.borrow().reduce(context, dimensions, points, &open_records) {
+        Ok(ReducedEnergy { rows, points, issues }) => {
+            energy = Some((points, issues));
+            rows
+        }
+        Err(failure) => {
+            energy_stopped = Some(failure);
+            Vec::new()
+        }
+    });
+    let rows = batches.flatten().chain(of_servers.flatten()).chain(of_energy.flatten()).chain(spans.rows);
+    let file = crate::write_file(ctx, &TELEMETRY_SLICE_FACT, rows)?;
+    stopped.or(server_stopped).or(energy_stopped).map_or(Ok(()), Err)?;
+    let (energy, of_energy) = energy.unwrap_or_default();
+    let issues = slices.left_out().into_iter().chain(servers.issues).chain(of_energy).chain(spans.issues).collect();
+    Ok(WrittenTelemetry { file, issues, energy, queue_delays })
 }
 
 /// Returns the failure of a recording that cannot be read.
-fn read_failure(error: ReadError<Failure>) -> Failure {
+pub(crate) fn read_failure(error: ReadError<Failure>) -> Failure {
     error.into_caller(|error| Failure::from_error(error.code(), &error))
 }
 
@@ -128,12 +151,37 @@ fn rows(
         recorders: &recorders,
         gap_ns: slice.gap_ns(),
     };
-    let row = |statistics: Statistics| row(context, dimensions, point, &observed, &statistics);
+    let row = |statistics: Statistics| {
+        let object = statistics.object.as_deref().unwrap_or(scope_id);
+        attempt_row(context, dimensions, point, &Observation { scope: (scope_kind, object), ..observed }, &statistics)
+    };
     slice.statistics(&place.source).map(row).collect::<Result<_, _>>().map_err(|error| row_failure(&error))
 }
 
+/// Adds the energy of an attempt by the meters of a recorded source. The energy of a machine that does not run the target says nothing of the
+/// target's work.
+fn add_meters(context: &RowContext<'_>, meters: &mut AttemptMeters, place: &BlockSource, slice: &Slice<'_>) {
+    let AttemptWindow { trial, attempt, .. } = &slice.window;
+    let recorders = recorders(context.recordings, place.block, &slice.window);
+    let machine = recorder_machine(context.environments, place.block, &recorders);
+    let is_host = place.source == Source::host();
+    if is_host && !machine.is_some_and(|machine| runs_target(context, place.block, trial, machine)) {
+        return;
+    }
+    let key = AttemptKey { block: place.block, trial_id: trial.trial_id.clone(), attempt: *attempt };
+    meters.add(key, &place.source.to_string(), machine.filter(|_| is_host), slice.energy(&place.source));
+}
+
+/// Returns true if the target of a trial runs on this machine.
+fn runs_target(context: &RowContext<'_>, block: Block, trial: &PlannedTrial, machine: &str) -> bool {
+    let environment = context.environments.iter().find(|environment| environment.block == block);
+    let target = context.plan.case(&trial.case_id).map(|case| &case.target);
+    let found = environment.and_then(|environment| environment.targets.iter().find(|found| Some(&found.id) == target));
+    found.is_some_and(|found| found.hosts.iter().any(|host| host == machine))
+}
+
 /// Returns the point of a trial.
-fn point_of<'a>(points: &'a [PointSummary], trial: &PlannedTrial) -> Result<&'a PointSummary, Failure> {
+pub(crate) fn point_of<'a>(points: &'a [PointSummary], trial: &PlannedTrial) -> Result<&'a PointSummary, Failure> {
     let is_of = |point: &&PointSummary| point.case_id == trial.case_id && point.point_id == trial.point_id;
     let no_point = || Failure::new(ErrorCode::Attempts, format!("the trial `{}` is of no point", trial.trial_id));
     points.iter().find(is_of).ok_or_else(no_point)
@@ -169,15 +217,17 @@ impl<'a> ServerRows<'a> {
         context: &RowContext<'_>,
         dimensions: &Dimensions,
         points: &[PointSummary],
+        meters: &mut AttemptMeters,
     ) -> Result<Option<Vec<Row>>, Failure> {
         while let Some((source, server)) = self.servers.front_mut() {
             let next = server.next_rows().map_err(|error| Failure::from_error(error.code(), &error))?;
-            let Some(AttemptRows { attempt, rows }) = next else {
+            let Some(AttemptRows { attempt, rows, energy }) = next else {
                 self.issues.extend(server.findings());
                 self.servers.pop_front();
                 continue;
             };
             let Some((trial, window)) = self.trials.get(&attempt) else { continue };
+            meters.add(attempt.clone(), source, None, energy);
             let point = point_of(points, trial)?;
             let made = rows.iter().map(|found| {
                 let observed = Observation {
@@ -189,7 +239,7 @@ impl<'a> ServerRows<'a> {
                     recorders: &[],
                     gap_ns: found.gap_ns,
                 };
-                row(context, dimensions, point, &observed, &found.statistics)
+                attempt_row(context, dimensions, point, &observed, &found.statistics)
             });
             return made.collect::<Result<_, _>>().map(Some).map_err(|error| row_failure(&error));
         }
@@ -213,15 +263,16 @@ fn trials_by_attempt<'a>(context: &RowContext<'a>) -> BTreeMap<AttemptKey, (&'a 
 }
 
 /// The object, the attempt and the source of a row.
-struct Observation<'a> {
-    trial: &'a PlannedTrial,
-    attempt: u32,
-    window: (Instant, Instant),
-    source: &'a str,
-    scope: (&'a str, &'a str),
-    /// The places of the recorders; none for samples of a Prometheus.
-    recorders: &'a [Option<&'a PodPlace>],
-    gap_ns: u64,
+#[derive(Clone, Copy)]
+pub(crate) struct Observation<'a> {
+    pub(crate) trial: &'a PlannedTrial,
+    pub(crate) attempt: u32,
+    pub(crate) window: (Instant, Instant),
+    pub(crate) source: &'a str,
+    pub(crate) scope: (&'a str, &'a str),
+    /// The places of the recorders; none for samples of a Prometheus, and for spans.
+    pub(crate) recorders: &'a [Option<&'a PodPlace>],
+    pub(crate) gap_ns: u64,
 }
 
 /// Returns the places of a block's recorders that were up during an attempt.
@@ -251,7 +302,8 @@ fn recorder_machine<'a>(environments: &[&'a Environment], block: Block, recorder
     environment.hosts_with(HostRole::Client).next().map(|host| host.name.as_str())
 }
 
-fn row(
+/// Returns the row of a metric in an attempt.
+pub(crate) fn attempt_row(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
     point: &PointSummary,
@@ -261,7 +313,18 @@ fn row(
     let Observation { trial, attempt, window: (start, end), source, scope: (scope_kind, scope_id), recorders, gap_ns } =
         *observed;
     let values = statistics.values.as_ref();
-    with_place(fact(&TELEMETRY_SLICE_FACT, context, dimensions, point)?, recorders.iter().copied())?
+    let fact = fact(&TELEMETRY_SLICE_FACT, context, dimensions, point)?;
+    // Beside the keys of an object, those of the recorder would be of something else.
+    let placed = match &statistics.keys {
+        // A GPU that the recorder sees by itself is one of its machine.
+        None => with_place(fact, recorders.iter().copied())?
+            .with("gpu_uuid", statistics.object.as_deref().filter(|_| scope_kind == "gpu"))?,
+        Some(keys) => fact
+            .with("gpu_uuid", keys.gpu_uuid.as_deref())?
+            .with("pod_uid", keys.pod_uid.as_deref())?
+            .with("node_name", keys.node_name.as_deref())?,
+    };
+    placed
         .with("trial_id", trial.trial_id.as_str())?
         .with("attempt", attempt)?
         .with("window_start_unix_ns", start)?

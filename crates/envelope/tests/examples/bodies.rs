@@ -544,6 +544,9 @@ fn plan() -> Plan {
         ],
         "telemetry": [
             {"name": "node-a", "scrape": "http://node-a:9100/metrics"},
+            {"name": "gpus", "nvidia_smi": true},
+            {"name": "spans", "otlp": "127.0.0.1:4318"},
+            {"name": "job", "sacct": "command"},
             {"name": "fleet", "prometheus": {
                 "url": "https://prometheus:9090",
                 "headers": [{"name": "authorization", "from_env": "PROMETHEUS_TOKEN", "scheme": "Bearer"}],
@@ -566,6 +569,7 @@ fn plan() -> Plan {
                         "scope_kind": "node",
                         "scope_labels": ["switch"],
                         "labels": ["port"],
+                        "joins": {"gpu_uuid": "gpu", "node_name": "host", "pod_uid": "pod_uid"},
                         "missing": "this Prometheus does not scrape the switches",
                     }],
                 }],
@@ -1253,6 +1257,10 @@ fn summary(plan: Digest, collection: Digest) -> Summary {
         "issues": [{"code": "drift", "detail": "boot_id of `node-a` differs between incarnations 0 and 1 of block 0"}],
         "points": cases().map(|(case, name)| point(&case, name)).collect::<Vec<_>>(),
         "all_loads": cases().filter(|(_, name)| *name == "c8").map(|(case, _)| all_loads(&case)).collect::<Vec<_>>(),
+        "energy": cases().filter(|(_, name)| *name == "c8").map(|(case, point)| json!({
+            "case_id": case, "point_id": point, "source": "prometheus/fleet", "boundary": "gpu", "method": "counter", "objects": "8",
+            "attempts": "5", "joules_per_output_token": 0.75, "joules_per_request": 96.5,
+        })).collect::<Vec<_>>(),
         "files": [
             file("software_version_dim", "1", 6_263),
             file("hardware_topology_dim", "1", 12_339),

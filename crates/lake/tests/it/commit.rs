@@ -40,6 +40,7 @@ fn a_run_is_committed_dimensions_first_and_itself_last() {
             "telemetry_slice_fact",
             "attempt_fact",
             "cluster_pod_fact",
+            "cluster_event_fact",
             "benchmark_run_fact",
         ]
     );

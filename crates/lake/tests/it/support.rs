@@ -8,21 +8,22 @@ use assay_manifest::{Artifact, Count, CuratedFile, Digest, Instant, RunId};
 use assay_query::{Limits, Query, ResultTable};
 use assay_store::{Scratch, Store};
 use assay_warehouse::{
-    ARTIFACT_LINEAGE_DIM, ATTEMPT_FACT, BENCHMARK_RUN_FACT, CLUSTER_POD_FACT, CLUSTER_REGION_DIM, HARDWARE_TOPOLOGY_DIM,
-    OUTCOME_FACT, Row, SERVING_OUTCOME_FACT, SOFTWARE_VERSION_DIM, TABLES, TELEMETRY_SLICE_FACT, Table, Type, Value,
-    WORKLOAD_DIM, write,
+    ARTIFACT_LINEAGE_DIM, ATTEMPT_FACT, BENCHMARK_RUN_FACT, CLUSTER_EVENT_FACT, CLUSTER_POD_FACT, CLUSTER_REGION_DIM,
+    HARDWARE_TOPOLOGY_DIM, OUTCOME_FACT, Row, SERVING_OUTCOME_FACT, SOFTWARE_VERSION_DIM, TABLES, TELEMETRY_SLICE_FACT, Table,
+    Type, Value, WORKLOAD_DIM, write,
 };
 
 /// The number of rows of each run: in tables whose rows all runs share, and in tables whose rows are the run's own.
 pub(crate) const SHARED: [(&Table, u64); 4] =
     [(&SOFTWARE_VERSION_DIM, 1), (&HARDWARE_TOPOLOGY_DIM, 1), (&CLUSTER_REGION_DIM, 1), (&WORKLOAD_DIM, 2)];
-pub(crate) const OWN: [(&Table, u64); 7] = [
+pub(crate) const OWN: [(&Table, u64); 8] = [
     (&ARTIFACT_LINEAGE_DIM, 2),
     (&OUTCOME_FACT, 40),
     (&SERVING_OUTCOME_FACT, 4),
     (&TELEMETRY_SLICE_FACT, 6),
     (&ATTEMPT_FACT, 3),
     (&CLUSTER_POD_FACT, 2),
+    (&CLUSTER_EVENT_FACT, 4),
     (&BENCHMARK_RUN_FACT, 2),
 ];
 

@@ -59,6 +59,49 @@ words!(
     AtLeast = "at_least",
 );
 
+words!(
+    /// The part of machines whose energy is stated.
+    EnergyBoundary, "boundary of energy",
+    /// GPUs, with their memory.
+    Gpu = "gpu",
+    /// CPU packages, without the memory beside them.
+    CpuPackage = "cpu package",
+);
+
+words!(
+    /// The way in which joules follow from readings.
+    EnergyMethod, "method of energy",
+    /// The increase of counters of energy.
+    Counter = "counter",
+    /// The mean of samples of power, times the time.
+    Approximated = "approximated",
+);
+
+/// The energy of a point for its work, by the telemetry of a source. No published number comes from it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PointEnergy {
+    /// The case.
+    pub case_id: CaseId,
+    /// The point.
+    pub point_id: PointId,
+    /// The source, such as `host` or `prometheus/fleet`.
+    pub source: String,
+    /// The part of machines that it is of.
+    pub boundary: EnergyBoundary,
+    /// The way in which it was computed.
+    pub method: EnergyMethod,
+    /// The number of objects that were added up, whether or not they serve the target.
+    pub objects: Count,
+    /// The number of counted attempts that have a value.
+    pub attempts: Count,
+    /// The median over these attempts of the joules for each output token; absent if an attempt has no output tokens.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub joules_per_output_token: Option<f64>,
+    /// The median over these attempts of the joules for each request that succeeded.
+    pub joules_per_request: f64,
+}
+
 /// The shortest measured phase of a trial that may be the only one of a point and have intervals within its run, in nanoseconds: 900 s, as
 /// the rules of AgentX ask for. Anything shorter can be repeated instead.
 pub const WITHIN_RUN_NS: u64 = 900_000_000_000;
@@ -296,6 +339,9 @@ pub struct Summary {
     /// The numbers of all loads of a case together, in the plan's order of the cases.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub all_loads: Vec<AllLoads>,
+    /// The energy of points, by source and boundary; empty if no source has a meter of energy.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub energy: Vec<PointEnergy>,
     /// The curated files.
     pub files: Vec<CuratedFile>,
     /// The data that plots are drawn from (`Views` as canonical JSON), if there is serving.

@@ -47,12 +47,13 @@ words!(
     Queue = "queue",
 );
 
-/// A telemetry source: either an exporter, whose counters are recorded while trials run, or a Prometheus, from which collect reads the
-/// samples of each attempt afterwards.
+/// A telemetry source: an exporter, whose counters are recorded while trials run; the GPUs of the recorder's machine, or spans that it
+/// receives, which are recorded as well; a Prometheus, from which collect reads the samples of each attempt afterwards; or the accounting of
+/// a Slurm job, which collect reads once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TelemetrySource {
-    /// Its name, which is part of the source `exporter/NAME` or `prometheus/NAME` of its rows.
+    /// Its name, which is part of the source `exporter/NAME`, `nvidia-smi/NAME`, `otlp/NAME` or `prometheus/NAME` of its rows.
     pub name: Name,
     /// The address of an exporter's counters.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -60,6 +61,15 @@ pub struct TelemetrySource {
     /// The Prometheus with its queries.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub prometheus: Option<PrometheusSource>,
+    /// True for the GPUs of the recorder's machine, as `nvidia-smi` reports them.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub nvidia_smi: bool,
+    /// The loopback address at which the recorder receives spans of the servers under test.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub otlp: Option<String>,
+    /// The accounting of the Slurm job that the run is in: `command`, or the path of a file of `sacct --json`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sacct: Option<String>,
 }
 
 /// A Prometheus, or another server with its HTTP API, and the queries that it is asked.
@@ -128,8 +138,33 @@ pub struct PackQuery {
     /// The labels that tell apart several metrics of one object, or name it as other sources do: part of the metric's name in rows.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub labels: Vec<String>,
+    /// The labels that hold the keys by which its rows are joined with other tables.
+    #[serde(skip_serializing_if = "JoinLabels::is_empty", default)]
+    pub joins: JoinLabels,
     /// The meaning of the absence of such series, and what to do about it.
     pub missing: String,
+}
+
+/// The labels of series that hold the keys of the warehouse; absent for a key that no label holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JoinLabels {
+    /// The label with the vendor's unique id of the GPU.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gpu_uuid: Option<String>,
+    /// The label with the name of the node.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub node_name: Option<String>,
+    /// The label with the UID of the pod.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pod_uid: Option<String>,
+}
+
+impl JoinLabels {
+    /// Returns true if no label holds a key.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl PrometheusSource {

@@ -95,6 +95,22 @@ fn other_exporters_have_all_their_series_but_buckets_and_their_own_process() {
 }
 
 #[test]
+fn the_keys_of_a_gpu_are_labels_of_dcgm_exporter() {
+    let keys = |metric: &str, labels: &str| {
+        let found = Exporter.keys(metric, labels)?;
+        Some([found.gpu_uuid, found.node_name, found.pod_uid].map(|key| key.unwrap_or_else(|| "-".to_owned())).join(" "))
+    };
+    let labels = r#"{Hostname="node-7",UUID="GPU-\"1",gpu="0",pod="a",pod_uid="u"}"#;
+    assert_eq!(keys("DCGM_FI_DEV_GPU_UTIL", labels).as_deref(), Some("GPU-\"1 node-7 u"));
+    assert_eq!(
+        keys("DCGM_FI_DEV_GPU_UTIL", r#"{gpu="0",pod="a"}"#).as_deref(),
+        Some("- - -"),
+        "no name of a pod, no number of a GPU"
+    );
+    assert_eq!(keys("node_load1", labels), None, "labels of this name mean something else there");
+}
+
+#[test]
 fn an_address_without_a_path_has_the_default_one() {
     for (url, expected) in [
         ("http://node:9100", "http://node:9100/metrics"),

@@ -6,7 +6,8 @@ use assay_manifest::{PackQuery, Reason};
 
 use super::clock::ClockOffset;
 use super::series::EvaluatedQuery;
-use super::{MAX_ROWS, MAX_SAMPLES};
+use super::{MAX_ROWS, MAX_SAMPLES, MAX_SERIES};
+use crate::keys::KeyConflicts;
 
 /// The most metrics that an issue names.
 const MAX_NAMED: usize = 6;
@@ -26,6 +27,8 @@ pub(crate) struct Findings {
     source: String,
     /// The length of the shortest attempt, in nanoseconds.
     shortest_ns: Option<u64>,
+    /// The number of attempts.
+    attempts: u64,
     /// Requests.
     pub(crate) asked: u64,
     failed: u64,
@@ -44,6 +47,7 @@ pub(crate) struct Findings {
     resets: BTreeMap<String, u64>,
     not_numbers: BTreeMap<String, u64>,
     histograms: BTreeMap<String, u64>,
+    conflicts: KeyConflicts,
     long_names: u64,
     /// Rows and queries beyond the limits.
     pub(crate) rows_left_out: u64,
@@ -53,8 +57,8 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    pub(crate) fn new(source: String, shortest_ns: Option<u64>) -> Self {
-        Self { source, shortest_ns, ..Self::default() }
+    pub(crate) fn new(source: String, shortest_ns: Option<u64>, attempts: u64) -> Self {
+        Self { source, shortest_ns, attempts, ..Self::default() }
     }
 
     pub(crate) fn add_failure(&mut self, why: String) {
@@ -100,6 +104,7 @@ impl Findings {
             self.without_scope.entry(query.name.clone()).or_insert_with(labels).0 += evaluated.without_scope;
         }
         self.long_names += evaluated.long_names;
+        self.conflicts.add(evaluated.conflicts);
     }
 
     /// Returns the issues.
@@ -115,6 +120,7 @@ impl Findings {
             ),
             ("telemetry_ambiguous", self.ambiguity()),
             ("telemetry_resets", counted(&self.resets, "times a counter fell, and was counted from 0 again")),
+            ("telemetry_keys_differ", self.key_conflicts()),
             ("telemetry_left_out", self.omission()),
         ];
         let reason = |(code, detail): (&str, Option<String>)| Some(Reason::new(code, format!("`{}`: {}", self.source, detail?)));
@@ -152,17 +158,19 @@ impl Findings {
         (self.warned > 0).then(|| format!("it warned {} times, so rows may be incomplete: {}", self.warned, warnings.join("; ")))
     }
 
-    /// Describes the metrics that have no series, by what it means.
+    /// Describes the metrics that have no series in any attempt or in some, by what it means.
     fn absence(&self) -> Option<String> {
-        let mut by_meaning: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
-        for (metric, (_, missing)) in &self.absent {
-            by_meaning.entry(missing).or_default().push(metric);
+        let mut alike: BTreeMap<(u64, &str), Vec<&String>> = BTreeMap::new();
+        for (metric, (attempts, missing)) in &self.absent {
+            alike.entry((*attempts, missing)).or_default().push(metric);
         }
-        let one = |(missing, metrics): (&str, Vec<&String>)| {
+        let one = |((attempts, missing), metrics): ((u64, &str), Vec<&String>)| {
             let names = named(metrics.iter().map(|metric| format!("`{metric}`")));
-            format!("no series of {names} ({missing})")
+            let some =
+                if attempts < self.attempts { format!(" in {attempts} of {} attempts", self.attempts) } else { String::new() };
+            format!("no series of {names}{some} ({missing})")
         };
-        let all: Vec<String> = by_meaning.into_iter().map(one).collect();
+        let all: Vec<String> = alike.into_iter().rev().map(one).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 
@@ -185,10 +193,16 @@ impl Findings {
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
+    fn key_conflicts(&self) -> Option<String> {
+        let counts = self.conflicts.by_column().into_iter().filter(|(_, count)| *count > 0);
+        let counts: BTreeMap<String, u64> = counts.map(|(column, count)| (column.to_owned(), count)).collect();
+        counted(&counts, "keys of rows are null, because the series of one row differ in them")
+    }
+
     fn omission(&self) -> Option<String> {
         let counts = [
             (self.rows_left_out, format!("rows beyond {MAX_ROWS} of one source in one attempt")),
-            (self.queries_left_out, format!("queries of an attempt with more than {MAX_SAMPLES} samples")),
+            (self.queries_left_out, format!("queries of an attempt with more than {MAX_SAMPLES} samples or {MAX_SERIES} series")),
             (self.long_names, "series with names that are too long".to_owned()),
             (self.foreign, "responses to no query of the run".to_owned()),
         ];

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use assay_manifest::Instant;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// The path of instant queries below the address of a server.
 const PATH: &str = "/api/v1/query";
@@ -12,7 +13,8 @@ pub const PRESENCE_RANGE: &str = "1h";
 
 /// Returns the URL of an instant query; without a time, it is evaluated at the server's own.
 pub fn query_url(server: &str, promql: &str, time: Option<Instant>) -> String {
-    let mut url = format!("{}{PATH}?query={}", server.trim_end_matches('/'), encoded(promql));
+    let query = utf8_percent_encode(promql, NON_ALPHANUMERIC);
+    let mut url = format!("{}{PATH}?query={query}", server.trim_end_matches('/'));
     if let Some(time) = time {
         let ms = time.unix_ns().div_euclid(1_000_000);
         let _ = write!(url, "&time={}.{:03}", ms.div_euclid(1000), ms.rem_euclid(1000));
@@ -38,19 +40,6 @@ pub fn samples_query(selector: &str, from: Instant, to: Instant) -> (String, Ins
 /// Returns the PromQL for the number of series of a selector with any sample lately.
 pub fn presence_query(selector: &str) -> String {
     format!("count(count_over_time({selector}[{PRESENCE_RANGE}]))")
-}
-
-/// Returns a text as a value of a URL's query: all but the unreserved characters of RFC 3986 as percent escapes.
-fn encoded(text: &str) -> String {
-    let mut found = String::with_capacity(text.len() * 2);
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            found.push(char::from(byte));
-        } else {
-            let _ = write!(found, "%{byte:02X}");
-        }
-    }
-    found
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 
+use super::MAX_SERIES;
+
 /// The longest text of a server that a message quotes, in characters.
 const MAX_QUOTED: usize = 300;
 
@@ -60,11 +62,13 @@ pub fn parse_time(body: &str) -> Result<i64, String> {
 }
 
 /// Returns the body of a successful response as text, else the reason why it cannot be used: the status for people, and what the
-/// server says if it is a Prometheus.
+/// server says if it is a Prometheus. Text with characters that no JSON has would take six times its size on a line of the evidence.
 pub fn read_body(is_success: bool, status: &str, body: Vec<u8>) -> Result<String, String> {
     let text = String::from_utf8(body);
     if is_success {
-        return text.map_err(|_| "the response is not UTF-8".to_owned());
+        let text = text.map_err(|_| "the response is not UTF-8".to_owned())?;
+        let is_control = |byte: u8| byte.is_ascii_control() && !b"\t\n\r".contains(&byte);
+        return if text.bytes().any(is_control) { Err("the response has control characters".to_owned()) } else { Ok(text) };
     }
     let message = text.ok().and_then(|text| error_message(&text));
     Err(message.map_or_else(|| status.to_owned(), |message| format!("{status}: {message}")))
@@ -111,7 +115,34 @@ fn parse_envelope<'a, T: Deserialize<'a>>(body: &'a str) -> Result<Envelope<T>, 
 struct SeriesData<'a> {
     #[serde(rename = "resultType", borrow)]
     result_type: Cow<'a, str>,
+    #[serde(deserialize_with = "items")]
     result: Vec<Item>,
+}
+
+/// Reads the series of a response, up to the limit.
+fn items<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Item>, D::Error> {
+    struct Items;
+
+    impl<'de> Visitor<'de> for Items {
+        type Value = Vec<Item>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of series")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<Item>, A::Error> {
+            let mut read = Vec::new();
+            while let Some(item) = items.next_element()? {
+                if read.len() == MAX_SERIES {
+                    return Err(serde::de::Error::custom(format_args!("it has more than {MAX_SERIES} series")));
+                }
+                read.push(item);
+            }
+            Ok(read)
+        }
+    }
+
+    deserializer.deserialize_seq(Items)
 }
 
 #[derive(Deserialize)]
@@ -242,6 +273,11 @@ mod tests {
         insta::assert_snapshot!(refused(&MATRIX.replace("matrix", "streams")), @"the result is of the type `streams`, and series were asked for");
         insta::assert_snapshot!(refused(&MATRIX.replace("\"1\"", "1")), @"the response is none of Prometheus: invalid type: integer `1`, expected a number as text");
         insta::assert_snapshot!(refused(&MATRIX.replace("1700000000.123", "1e300")), @"the response is none of Prometheus: the time of a sample is no time");
+        let many = vec![r#"{"metric":{}}"#; MAX_SERIES + 1].join(",");
+        let many = format!(r#"{{"status":"success","data":{{"resultType":"matrix","result":[{many}]}}}}"#);
+        insta::assert_snapshot!(refused(&many), @"the response is none of Prometheus: it has more than 100000 series");
+        assert_eq!(read_body(true, "200 OK", vec![b'a', 1]), Err("the response has control characters".to_owned()));
+        assert_eq!(read_body(true, "200 OK", b"{\r\n\t}".to_vec()), Ok("{\r\n\t}".to_owned()));
         insta::assert_snapshot!(refused(&"[".repeat(100_000)), @"the response is none of Prometheus: invalid type: sequence, expected a string");
         assert_eq!(error_message(r#"{"status":"error","error":"no"}"#).as_deref(), Some("no"));
         assert_eq!(error_message("502 Bad Gateway"), None);

@@ -10,8 +10,9 @@ use super::findings::Findings;
 use super::line::{QueryLine, QueryOf, Request};
 use super::response::{SampledSeries, parse_series, parse_time};
 use super::series::{QueryRow, evaluate};
-use super::{MAX_ROWS, MAX_SAMPLES};
+use super::{MAX_ROWS, MAX_SAMPLES, MAX_SERIES};
 use crate::Error;
+use crate::energy::MeteredEnergy;
 use crate::line::{LineFormat, Lines};
 
 /// An attempt: its block, its trial and its number.
@@ -32,6 +33,8 @@ pub struct AttemptRows {
     pub attempt: AttemptKey,
     /// The rows.
     pub rows: Vec<QueryRow>,
+    /// The energy of all objects of the query, if it is of a meter of energy.
+    pub energy: Option<MeteredEnergy>,
 }
 
 /// The rows of one Prometheus, query by query: memory holds the samples of one query in one attempt.
@@ -51,6 +54,8 @@ struct PendingQuery {
     of: QueryOf,
     series: BTreeMap<BTreeMap<String, String>, SampledSeries>,
     samples: usize,
+    /// True if it has more samples or series than are kept.
+    is_too_large: bool,
     /// True if a part of the window has no response.
     is_broken: bool,
     /// The number of series lately, of a query without samples; `None` if it was not asked for.
@@ -66,6 +71,7 @@ impl<'a> QueryRows<'a> {
         file: impl Read + 'a,
     ) -> Result<Self, Error> {
         let shortest = windows.values().map(|(start, end)| end.ns_since(*start)).min();
+        let attempts = windows.len() as u64;
         Ok(Self {
             queries: source.queries().map(|(_, query)| query).collect(),
             windows,
@@ -73,7 +79,7 @@ impl<'a> QueryRows<'a> {
             pending: None,
             rows_of: BTreeMap::new(),
             done: BTreeSet::new(),
-            findings: Findings::new(super::source_name(name), shortest),
+            findings: Findings::new(super::source_name(name), shortest, attempts),
             is_over: false,
         })
     }
@@ -128,7 +134,8 @@ impl<'a> QueryRows<'a> {
                     }
                     (Request::Presence, Ok(response)) => {
                         let value = response.series.first().and_then(|series| series.samples.first()).map(|(_, value)| *value);
-                        pending.lately = Some(value.filter(|value| *value >= 0.0).unwrap_or(0.0) as u64);
+                        let count = value.filter(|value| value.is_finite()).unwrap_or(0.0);
+                        pending.lately = Some(count.clamp(0.0, MAX_SERIES as f64) as u64);
                     }
                     (_, Ok(response)) => {
                         self.findings.add_warnings(response.warnings);
@@ -154,7 +161,7 @@ impl<'a> QueryRows<'a> {
         if pending.is_broken {
             return None;
         }
-        if pending.samples > MAX_SAMPLES {
+        if pending.is_too_large {
             self.findings.queries_left_out += 1;
             return None;
         }
@@ -166,7 +173,7 @@ impl<'a> QueryRows<'a> {
         self.findings.rows_left_out += rows.len().saturating_sub(room) as u64;
         rows.truncate(room);
         *rows_of += rows.len();
-        Some(AttemptRows { attempt, rows })
+        Some(AttemptRows { attempt, rows, energy: evaluated.energy })
     }
 }
 
@@ -176,13 +183,17 @@ fn key(of: &QueryOf) -> AttemptKey {
 
 impl PendingQuery {
     fn new(of: QueryOf) -> Self {
-        Self { of, series: BTreeMap::new(), samples: 0, is_broken: false, lately: None }
+        Self { of, series: BTreeMap::new(), samples: 0, is_too_large: false, is_broken: false, lately: None }
     }
 
-    /// Adds the samples of a series in one more part of the window. Beyond the limit, none is kept.
+    /// Adds the samples of a series in one more part of the window. Beyond the limits, none is kept.
     fn add(&mut self, series: SampledSeries) {
+        if series.samples.is_empty() && !series.has_histograms {
+            return;
+        }
         self.samples = self.samples.saturating_add(series.samples.len());
-        if self.samples > MAX_SAMPLES {
+        self.is_too_large |= self.samples > MAX_SAMPLES || self.series.len() > MAX_SERIES;
+        if self.is_too_large {
             self.series.clear();
             return;
         }

@@ -6,6 +6,8 @@ use assay_manifest::{Instant, PackQuery, QueryKind, SeriesFold};
 use assay_stats::{MAX_MAGNITUDE, Samples};
 
 use super::response::SampledSeries;
+use crate::energy::{EnergyMeter, MeteredEnergy, MeteredObject, energy, meter};
+use crate::keys::{KeyConflicts, ObjectKeys};
 use crate::metric::{MetricKind, labels};
 use crate::slice::{MAX_NAME_BYTES, Statistics, increase};
 
@@ -51,6 +53,10 @@ pub struct EvaluatedQuery {
     pub resets: u64,
     /// Samples that are no number, or no count.
     pub not_numbers: u64,
+    /// The energy of all objects, if the query is of a meter of energy.
+    pub energy: Option<MeteredEnergy>,
+    /// Rows whose series differ in a key.
+    pub(crate) conflicts: KeyConflicts,
 }
 
 /// The object and the metric's name that series are put together by.
@@ -69,10 +75,14 @@ pub fn evaluate(query: &PackQuery, window: (Instant, Instant), series: Vec<Sampl
         found.series += 1;
         match row_key(query, &one) {
             None => found.without_scope += 1,
-            Some((scope, name)) if scope.len() > MAX_NAME_BYTES || name.len() > MAX_NAME_BYTES => found.long_names += 1,
+            Some((scope, name)) if scope.len().max(name.len()).max(keys(query, &one).longest()) > MAX_NAME_BYTES => {
+                found.long_names += 1;
+            }
             Some(key) => groups.entry(key).or_default().push(one),
         }
     }
+    found.energy =
+        meter(&query.name).filter(|_| query.fold.is_none() && found.series > 0).map(|meter| metered(meter, window, &groups));
     for (key, members) in groups {
         let row = row(query, window, key, &members, &mut found);
         found.rows.extend(row);
@@ -91,6 +101,27 @@ fn row_key(query: &PackQuery, series: &SampledSeries) -> Option<RowKey> {
     let named: Vec<(&str, &str)> =
         query.labels.iter().filter_map(|label| Some((label.as_str(), value(label)?.as_str()))).collect();
     Some((scope.join("/"), format!("{}{}", query.name, labels(&named))))
+}
+
+/// Returns the energy of all objects of a query.
+fn metered(meter: &EnergyMeter, window: (Instant, Instant), groups: &BTreeMap<RowKey, Vec<SampledSeries>>) -> MeteredEnergy {
+    let objects = groups.iter().map(|((scope_id, metric), members)| {
+        let is_reading = |value: f64| (0.0..=MAX_MAGNITUDE).contains(&value);
+        let mut readings: Vec<(Instant, f64)> = Vec::new();
+        for member in members {
+            // A sample at the border of two parts of a window is in both of them.
+            let mut samples = member.samples.clone();
+            samples.dedup_by_key(|(ms, _)| *ms);
+            readings.extend(samples.into_iter().filter(|(_, value)| is_reading(*value)).map(|(ms, value)| (instant(ms), value)));
+        }
+        MeteredObject { object: format!("{scope_id} {metric}"), readings }
+    });
+    energy(meter, window, objects.collect())
+}
+
+/// Returns the keys that the labels of a series hold.
+fn keys(query: &PackQuery, series: &SampledSeries) -> ObjectKeys {
+    ObjectKeys::read(&query.joins, |label| series.labels.get(label).map(String::as_str))
 }
 
 fn row(
@@ -119,6 +150,9 @@ fn row(
     let is_too_coarse = points.times.len() < MIN_SAMPLES;
     found.too_coarse += if is_too_coarse { members.len() as u64 } else { 0 };
     let interval = interval_ms(&points.times);
+    let all_keys: Vec<ObjectKeys> = members.iter().map(|member| keys(query, member)).collect();
+    let (keys, conflicts) = ObjectKeys::common(&all_keys);
+    found.conflicts.add(conflicts);
     let values = if is_too_coarse { None } else { Samples::new(&points.values).ok() };
     Some(QueryRow {
         scope_kind: query.scope_kind.as_str(),
@@ -126,6 +160,7 @@ fn row(
         gap_ns: interval.map_or(end.ns_since(start), |interval| gap_ns(&points.times, interval, start, end)),
         interval_ns: interval.map(|ms| ms as u64 * 1_000_000),
         statistics: Statistics {
+            object: None,
             metric,
             kind: match query.kind {
                 QueryKind::Gauge => MetricKind::Gauge,
@@ -134,6 +169,7 @@ fn row(
             },
             unit: query.unit.clone(),
             n: points.times.len() as u64,
+            keys: Some(keys),
             values,
         },
     })

@@ -36,10 +36,10 @@ fn a_full_slice_says_from_when_on_it_has_no_samples() {
 fn a_share_is_at_most_one() {
     let trial = trial();
     let mut slice = Slice::new(window(&trial));
-    let key = MetricKey { name: "busy".to_owned(), labels: String::new() };
+    let key = MetricKey::new("busy", String::new());
     for (seconds, value) in [(1, 10.0), (2, 10.5), (3, 11.6)] {
         let sample = MetricSample { key: key.clone(), kind: MetricKind::Share, value, series: 2 };
-        slice.add(at(seconds), &Observed { samples: vec![sample], left_out: 0 });
+        slice.add(at(seconds), &Observed { samples: vec![sample], ..Observed::default() });
     }
     let found: Vec<_> = slice.statistics(&Source::host()).collect();
     let values = found[0].values.as_ref().expect("two shares");
@@ -50,11 +50,11 @@ fn a_share_is_at_most_one() {
 fn a_sum_of_other_series_has_no_increase() {
     let trial = trial();
     let mut slice = Slice::new(window(&trial));
-    let key = MetricKey { name: "cpu_total".to_owned(), labels: String::new() };
+    let key = MetricKey::new("cpu_total", String::new());
     // One of three series goes away between seconds 2 and 3.
     for (seconds, value, series) in [(1, 30.0, 3), (2, 36.0, 3), (3, 26.0, 2), (4, 30.0, 2)] {
         let sample = MetricSample { key: key.clone(), kind: MetricKind::Counter, value, series };
-        slice.add(at(seconds), &Observed { samples: vec![sample], left_out: 0 });
+        slice.add(at(seconds), &Observed { samples: vec![sample], ..Observed::default() });
     }
     let found: Vec<_> = slice.statistics(&Source::host()).collect();
     let values = found[0].values.as_ref().expect("two increases");

@@ -114,6 +114,7 @@ fn a_server_that_fails_is_asked_no_further() {
             "503 Service Unavailable: starting",
         ),
         (Reply::ok(b"\xff\xfe"), "the response is not UTF-8"),
+        (Reply::ok(b"\x01\x01"), "the response has control characters"),
     ] {
         let server = Server::start(move |_| reply.clone());
         let found = lines(&source(&server.at(""), 3), &(0..50).map(|number| attempt(number, 3)).collect::<Vec<_>>());
@@ -123,6 +124,35 @@ fn a_server_that_fails_is_asked_no_further() {
         assert!(why.is_empty() || described(&found)[1].ends_with(why), "{:?}", described(&found));
         assert_eq!(server.requests().len(), found.len() - 1, "no redirect is followed");
     }
+}
+
+#[test]
+fn limits_and_cancellation_hold_within_a_query() {
+    let server = Server::start(|_| Reply::ok(series()));
+    let source = source(&server.at(""), 1);
+    // Seven parts of ten minutes.
+    let long = attempt(0, 4_000);
+    let folder = tempfile::tempdir().expect("a folder");
+    let requests = std::cell::Cell::new(0);
+    let check = || {
+        requests.set(requests.get() + 1);
+        if requests.get() > 3 { Err(Failure::new(ErrorCode::Cancelled, "cancelled")) } else { Ok(()) }
+    };
+    let failed =
+        ask_prometheus(&source, std::slice::from_ref(&long), &folder.path().join("lines"), check).expect_err("cancelled");
+    assert_eq!(failed.code, ErrorCode::Cancelled);
+    assert_eq!(server.requests().len(), 4, "the clock and three parts");
+
+    let path = folder.path().join("stopped");
+    let mut lines = LineFile::create(&path).expect("a file");
+    let began = Moment::now().checked_sub(MAX_TIME + Duration::from_secs(1)).expect("a machine that runs for ten minutes");
+    let queries: Vec<&PackQuery> = source.queries().map(|(_, query)| query).collect();
+    let client = client(&source).expect("a client");
+    let mut asking =
+        Asking { client, source: &source, queries, parts_ns: vec![MAX_PART_NS], lines: &mut lines, began, failures: 0 };
+    let stopped = asking.ask_query(&long, 0, &|| Ok(())).expect("no failure");
+    assert_eq!(stopped.as_deref(), Some("its responses took more than 600 s"));
+    assert_eq!(server.requests().len(), 4, "nothing more was asked");
 }
 
 #[test]

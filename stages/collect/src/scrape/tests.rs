@@ -1,9 +1,14 @@
-use assay_manifest::Series;
+use std::fs::File;
+
+use assay_manifest::{Count, Series};
 use assay_probe::testing::{Reply, Server};
+use assay_stage::Clock;
 use assay_telemetry::{Error, LineFormat, each_reading};
 use tempfile::TempDir;
 
 use super::*;
+use crate::reading_file::{ClockReading, Gaps, MAX_GAPS};
+use crate::source_threads::Message;
 
 /// Long enough for any response of a test, so that nothing depends on speed.
 const LONG: Limits = Limits { time: Duration::from_mins(10), bytes: 1000 };
@@ -137,12 +142,12 @@ fn it_asks_once_more_when_it_is_stopped() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start(|request| Reply::ok(format!("a {}", request.number)));
     let (stop, stopped) = channel();
-    let (say, said) = channel();
+    let (say, said) = Messages::channel();
     // Stopped before it begins: the first request and the last one.
     drop(stop);
     let scrapes = run(scraper(&server.url(), &folder, LONG), &stopped, &say).expect("written");
     assert_eq!(lines(&scrapes), ["200 a 0", "200 a 1"]);
-    assert!(matches!(said.try_iter().collect::<Vec<_>>().as_slice(), [ScraperMessage::First]));
+    assert_eq!(said.try_iter().collect::<Vec<_>>(), [Message::First]);
 }
 
 #[test]
@@ -150,11 +155,11 @@ fn one_without_counters_waits_to_be_stopped_and_is_asked_no_more() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::with_replies(vec![]);
     let (stop, stopped) = channel();
-    let (say, said) = channel();
+    let (say, said) = Messages::channel();
     let scraper = scraper(&server.url(), &folder, LONG);
     let thread = std::thread::spawn(move || run(scraper, &stopped, &say));
-    assert!(matches!(said.recv(), Ok(ScraperMessage::Note(_))), "the note comes before the first response is reported");
-    assert!(matches!(said.recv(), Ok(ScraperMessage::First)));
+    assert!(matches!(said.recv(), Ok(Message::Note(_))), "the note comes before the first response is reported");
+    assert_eq!(said.recv(), Ok(Message::First));
     drop(stop);
     assert_eq!(thread.join().expect("no panic").expect("written").samples, 1);
     assert_eq!(server.paths(), ["/metrics"]);
@@ -169,7 +174,7 @@ fn point(seconds: u64) -> ClockReading {
 
 /// Returns the gaps that these responses leave until second 100: the second of each, and whether it was successful.
 fn gaps(responses: &[(u64, bool)]) -> Vec<(u64, u64, String)> {
-    let mut gaps = Gaps::new("endpoint/a".to_owned(), point(0));
+    let mut gaps = Gaps::new("endpoint/a".to_owned(), Reading::REQUEST, point(0));
     for (second, good) in responses {
         if *good { gaps.record_success(point(*second)) } else { gaps.record_failure("why") }
     }
@@ -194,7 +199,7 @@ fn a_gap_reaches_from_one_good_response_to_the_next() {
 #[test]
 fn gaps_without_end_are_listed_up_to_a_limit() {
     let responses: Vec<_> = (0..2 * MAX_GAPS as u64 + 20).map(|second| (second, second % 2 == 0)).collect();
-    let mut gaps = Gaps::new("endpoint/a".to_owned(), point(0));
+    let mut gaps = Gaps::new("endpoint/a".to_owned(), Reading::REQUEST, point(0));
     for (second, good) in responses {
         if good { gaps.record_success(point(second)) } else { gaps.record_failure("why") }
     }

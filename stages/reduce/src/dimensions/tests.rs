@@ -164,6 +164,7 @@ fn labels_of_nodes_are_facts_about_their_gpus_and_their_place() {
         ("nvidia.com/cuda.driver-version.full", "570.86.15"),
         ("topology.kubernetes.io/region", "us-east-2"),
         ("topology.kubernetes.io/zone", "us-east-2a"),
+        ("eks.amazonaws.com/nodegroup", "h200"),
     ];
     let labelled = |nodes: &[&str]| {
         let hosts: Vec<_> = ["n1", "n2"].iter().map(|name| host(name, 0, "", &json!({}))).collect();
@@ -177,14 +178,14 @@ fn labels_of_nodes_are_facts_about_their_gpus_and_their_place() {
     let columns = |environment: &Environment| {
         let rows = dimensions(&plan, &[environment]).into_files().into_iter().flat_map(|(_, rows)| rows).collect::<Vec<_>>();
         let of = |column: &str| rows.iter().find_map(|row| row.text(column).map(str::to_owned));
-        ["gpu_model", "facts_source", "driver_version", "region", "availability_zone", "queue"].map(of)
+        ["gpu_model", "facts_source", "driver_version", "region", "availability_zone", "queue", "node_pool"].map(of)
     };
-    let some = |texts: [&str; 6]| texts.map(|text| Some(text.to_owned()));
+    let some = |texts: [&str; 7]| texts.map(|text| Some(text.to_owned()));
     let both = labelled(&["n1", "n2"]);
-    assert_eq!(columns(&both), some(["NVIDIA-H200", "observed", "570.86.15", "us-east-2", "us-east-2a", "gpu"]));
-    let [model, source, driver, region, zone, queue] = columns(&labelled(&["n1"]));
+    assert_eq!(columns(&both), some(["NVIDIA-H200", "observed", "570.86.15", "us-east-2", "us-east-2a", "gpu", "h200"]));
+    let [model, source, driver, region, zone, queue, pool] = columns(&labelled(&["n1"]));
     assert_eq!([model, source, region, queue], ["a guess", "declared", "a guess", "gpu"].map(|text| Some(text.to_owned())));
-    assert_eq!((driver, zone), (None, None), "the nodes are not alike");
+    assert_eq!((driver, zone, pool), (None, None, None), "the nodes are not alike");
     assert_eq!(changed(&keys(&plan, &[&both]), &keys(&plan, &[&labelled(&["n1"])])), [true; 3], "software, hardware, place");
     let seen = environment(&[provisioned("t", &["n1"], None)], &[host("n1", 8, "H200", &json!({}))]);
     let mut seen_and_labelled = seen.clone();

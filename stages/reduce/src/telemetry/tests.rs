@@ -325,7 +325,33 @@ fn every_column_has_a_writer() {
     let given = recorded_run(serving(1), vec![vec![tried(0.0, 5.0)]])
         .recorded("0-0-0/endpoint-t.jsonl.zst", endpoint(&[(1.0, 0.1, body), (2.0, 0.1, body)]));
     let (rows, _) = given.rows().expect("rows");
-    crate::fixture::assert_filled(&TELEMETRY_SLICE_FACT, &rows, &["job_uid", "pod_uid", "node_name"]);
+    crate::fixture::assert_filled(
+        &TELEMETRY_SLICE_FACT,
+        &rows,
+        &["job_uid", "pod_uid", "node_name", "gpu_uuid", "method", "objects"],
+    );
+}
+
+#[test]
+fn a_gpu_of_dcgm_exporter_has_its_own_keys_and_not_the_recorder_s() {
+    let body = concat!(
+        "DCGM_FI_DEV_GPU_UTIL{gpu=\"0\",UUID=\"GPU-1\",Hostname=\"gpu-node\",pod_uid=\"server\"} 97\n",
+        "DCGM_FI_DEV_GPU_UTIL{gpu=\"1\",UUID=\"GPU-2\",Hostname=\"gpu-node\"} 5\n",
+        "up 1\n",
+    );
+    let mut given = recorded_run(with_exporter(plan(1), "gpus"), vec![vec![tried(0.0, 5.0)]])
+        .recorded("0-0-0/exporter-gpus.jsonl.zst", endpoint(&[(1.0, 0.1, body), (2.0, 0.1, body)]));
+    given.run.recordings = vec![recorder(0, Some("load-node"), 0.0, 9.0)];
+    let (rows, _) = given.rows().expect("rows");
+    let line = |row: &Row| {
+        let text = |column: &&str| row.text(column).unwrap_or("-").to_owned();
+        ["metric", "gpu_uuid", "node_name", "pod_uid", "job_uid"].iter().map(text).collect::<Vec<_>>().join(" ")
+    };
+    insta::assert_snapshot!(rows.iter().map(line).collect::<Vec<_>>().join("\n"), @r#"
+    DCGM_FI_DEV_GPU_UTIL{Hostname="gpu-node",UUID="GPU-1",gpu="0",pod_uid="server"} GPU-1 gpu-node server -
+    DCGM_FI_DEV_GPU_UTIL{Hostname="gpu-node",UUID="GPU-2",gpu="1"} GPU-2 gpu-node - -
+    up - load-node recorder-uid job-uid
+    "#);
 }
 
 #[test]
@@ -353,6 +379,45 @@ fn a_host_is_the_one_that_the_load_came_from() {
     let evidence = [given.recordings[0].0.clone()];
     let (rows, _) = given.rows_of(&evidence, &[&environment]).expect("rows");
     assert_eq!(rows[0].text("scope_id"), Some("local"));
+}
+
+/// The issues about the energy of a host that has RAPL, of an attempt whose target runs on these hosts.
+fn energy_issues(hosts: &[&str]) -> Vec<String> {
+    let host_of = |name: &str, role: &str| json!({"name": name, "roles": [role], "facts": HostFacts::unknown("a test")});
+    let environment: Environment = serde_json::from_value(json!({
+        "plan_digest": digest("plan"), "block": {"index": 0, "incarnation": 0}, "observed_at": "2026-01-01T00:00:00.000000000Z",
+        "hosts": [host_of("gpu", "target"), host_of("local", "client")], "software": [],
+        "targets": [{"id": "t", "kind": "endpoint", "hosts": hosts, "version": {"source": "unknown", "how": "x"}, "models": [], "probes": []}],
+        "controls": [], "placement": {}, "readings": [],
+    }))
+    .expect("an environment");
+    let readings: Vec<_> = (0..=15)
+        .map(|second| (f64::from(second), json!({"cpu_package_energy_uj": 70_000_000 * second, "cpu_packages": 2})))
+        .collect();
+    let given = recorded_run(serving(1), vec![vec![tried(0.0, 15.0)]]).recorded("0-0-0/host.jsonl", host(&readings));
+    let environments = [&environment];
+    let context = RowContext { environments: &environments, ..given.run.context() };
+    let open =
+        |_: &Artifact| -> Result<Box<dyn Read>, Failure> { Ok(Box::new(std::io::Cursor::new(given.recordings[0].1.clone()))) };
+    let evidence = [given.recordings[0].0.clone()];
+    let mut slices = Slices::new(attempts_by_place(&context), &evidence, &open);
+    let mut meters = AttemptMeters::default();
+    while let Some((place, slice)) = slices.next_slice().map_err(read_failure).expect("readable") {
+        add_meters(&context, &mut meters, &place, &slice);
+    }
+    let no_records = |_: &Artifact| -> Result<_, Failure> { panic!("the attempt has none") };
+    let reduced = meters.reduce(&context, &given.run.dimensions(), &[], &no_records).expect("reduced");
+    reduced.issues.into_iter().map(|issue| issue.detail).collect()
+}
+
+#[test]
+fn the_energy_of_a_machine_that_does_not_run_the_target_is_not_that_of_its_work() {
+    assert_eq!(energy_issues(&["gpu"]), [""; 0]);
+    assert_eq!(energy_issues(&[]), [""; 0], "it is not known where the endpoint runs");
+    assert_eq!(
+        energy_issues(&["gpu", "local"]),
+        ["`host`: the cpu package energy of 1 attempt is not known: 1 in which no request succeeded while energy was read"]
+    );
 }
 
 /// A recording of the run's one block by a recorder on a node; `None` if there is no cluster.

@@ -74,15 +74,19 @@ fn clock(seconds: f64) -> String {
 
 /// The rows of all queries, as `scope metric n mean`, and the issues.
 fn read(lines: &[QueryLine]) -> (Vec<String>, Vec<String>) {
+    read_of(&source(), lines)
+}
+
+fn read_of(source: &PrometheusSource, lines: &[QueryLine]) -> (Vec<String>, Vec<String>) {
     let mut file = zstd::Encoder::new(Vec::new(), 1).expect("an encoder");
     for line in lines {
         serde_json::to_writer(&mut file, line).expect("written");
         file.write_all(b"\n").expect("written");
     }
-    let (file, source) = (file.finish().expect("packed"), source());
+    let file = file.finish().expect("packed");
     let key = super::key(&of(0));
     let windows = BTreeMap::from([(key, (at(0), at(10)))]);
-    let mut rows = QueryRows::open(&"fleet".parse().expect("a name"), &source, windows, file.as_slice()).expect("a file");
+    let mut rows = QueryRows::open(&"fleet".parse().expect("a name"), source, windows, file.as_slice()).expect("a file");
     let mut found = Vec::new();
     while let Some(attempt) = rows.next_rows().expect("readable") {
         found.extend(attempt.rows.iter().map(|row| {
@@ -125,6 +129,35 @@ fn what_is_absent_or_too_coarse_is_named_and_never_a_value() {
     let (rows, issues) = read(&[line(Request::Samples, Some(0), Ok(samples("0", 3, &["7"])))]);
     assert_eq!(rows, ["GPU-0 power{gpu=\"0\"} 1 -"]);
     assert!(issues[0].starts_with("telemetry_too_coarse: `prometheus/fleet`: 1 series"), "{issues:?}");
+}
+
+#[test]
+fn a_metric_that_is_absent_in_some_attempts_is_named_with_their_number() {
+    let mut findings = Findings::new("prometheus/fleet".to_owned(), None, 3);
+    let source = source();
+    let query = source.queries().next().expect("a query").1;
+    let nothing = evaluate(query, (at(0), at(10)), Vec::new());
+    findings.add_query(query, &nothing, Some(0));
+    assert_eq!(
+        findings.reasons(),
+        [Reason::new(
+            "telemetry_absent",
+            "`prometheus/fleet`: no series of `power` in 1 of 3 attempts (power is off by default)"
+        )]
+    );
+}
+
+#[test]
+fn a_count_of_series_that_is_none_is_bounded() {
+    for (count, expected) in [("1e300", "100000"), ("+Inf", "no series"), ("NaN", "no series"), ("-3", "no series")] {
+        let lines: Vec<_> = (0..2)
+            .flat_map(|query| {
+                [line(Request::Samples, Some(query), Ok(empty())), line(Request::Presence, Some(query), Ok(vector(count)))]
+            })
+            .collect();
+        let (_, issues) = read(&lines);
+        assert!(issues[0].contains(expected), "{count}: {issues:?}");
+    }
 }
 
 #[test]
@@ -181,7 +214,18 @@ fn a_query_with_too_many_samples_is_left_out() {
         let labels = BTreeMap::from([("UUID".to_owned(), index.to_string())]);
         pending.add(SampledSeries { labels, samples, has_histograms: false });
     }
-    assert!(pending.samples > MAX_SAMPLES && pending.series.is_empty());
+    assert!(pending.samples > MAX_SAMPLES && pending.is_too_large && pending.series.is_empty());
+    let mut pending = PendingQuery::new(of(0));
+    for index in 0..MAX_SERIES + 3 {
+        let labels = BTreeMap::from([("UUID".to_owned(), index.to_string())]);
+        pending.add(SampledSeries { labels, ..SampledSeries::default() });
+        assert!(pending.series.is_empty(), "a series without samples is none");
+    }
+    for index in 0..MAX_SERIES + 3 {
+        let labels = BTreeMap::from([("UUID".to_owned(), index.to_string())]);
+        pending.add(SampledSeries { labels, samples: vec![(0, 1.0)], has_histograms: false });
+    }
+    assert!(pending.is_too_large && pending.series.is_empty());
 }
 
 proptest! {
@@ -192,4 +236,23 @@ proptest! {
         let lines: Vec<_> = bodies.into_iter().map(|body| line(Request::Samples, Some(0), Ok(body))).collect();
         read(&lines);
     }
+}
+
+#[test]
+fn keys_in_which_the_series_of_a_row_differ_are_counted() {
+    let of_pod =
+        |pod: &str, from: i64| samples("0", from, &["1", "2"]).replace("\"gpu\":", &format!("\"pod_uid\":\"{pod}\",\"gpu\":"));
+    let mut joined = source();
+    joined.packs[0].queries[0].joins.pod_uid = Some("pod_uid".to_owned());
+    let lines = [line(Request::Samples, Some(0), Ok(of_pod("a", 0))), line(Request::Samples, Some(0), Ok(of_pod("b", 5)))];
+    let (rows, issues) = read_of(&joined, &lines);
+    assert_eq!(rows, ["GPU-0 power{gpu=\"0\"} 4 1.5"]);
+    assert_eq!(
+        issues,
+        [
+            "telemetry_keys_differ: `prometheus/fleet`: 1 keys of rows are null, because the series of one row differ in them: 1 of `pod_uid`"
+        ]
+    );
+    let (_, issues) = read(&lines);
+    assert_eq!(issues, [""; 0], "no label is named");
 }

@@ -1,4 +1,4 @@
-use assay_manifest::ScopeKind;
+use assay_manifest::{JoinLabels, ScopeKind};
 use proptest::prelude::*;
 
 use super::*;
@@ -16,6 +16,11 @@ fn query(kind: QueryKind, fold: Option<SeriesFold>, per: Option<&str>) -> PackQu
         scope_kind: ScopeKind::Gpu,
         scope_labels: vec!["UUID".to_owned()],
         labels: vec!["gpu".to_owned()],
+        joins: JoinLabels {
+            gpu_uuid: Some("UUID".to_owned()),
+            node_name: Some("Hostname".to_owned()),
+            pod_uid: Some("pod_uid".to_owned()),
+        },
         missing: "off".to_owned(),
     }
 }
@@ -77,6 +82,26 @@ fn a_counter_has_increases_per_second_over_resets() {
     assert_eq!(found.resets, 1);
     assert_eq!(values(&found.rows[0]), Some((0.0, 5.0 / 3.0, 3.0)), "4, 6 and 0 in two seconds each");
     assert_eq!(found.rows[0].statistics.n, 4);
+}
+
+#[test]
+fn a_row_has_the_keys_that_all_its_series_have() {
+    let of_pod = |pod: &str, from: i64| {
+        let samples = [(from, 1.0), (from + SECOND, 2.0)];
+        series(&[("UUID", "GPU-1"), ("Hostname", "node-7"), ("pod_uid", pod), ("pod", "p")], &samples)
+    };
+    let keys = |all: Vec<SampledSeries>| {
+        let mut found = evaluate(&gauge(), window(), all);
+        let keys = found.rows.remove(0).statistics.keys.expect("keys");
+        (keys.gpu_uuid, keys.node_name, keys.pod_uid, found.conflicts.by_column().map(|(_, count)| count))
+    };
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(keys(vec![of_pod("a", 0)]), (text("GPU-1"), text("node-7"), text("a"), [0, 0, 0]));
+    assert_eq!(keys(vec![of_pod("a", 0), of_pod("b", 5 * SECOND)]), (text("GPU-1"), text("node-7"), None, [0, 0, 1]));
+    assert_eq!(keys(vec![of_pod("", 0)]).2, None, "the exporter does not state it");
+    let long = of_pod(&"x".repeat(MAX_NAME_BYTES + 1), 0);
+    let found = evaluate(&gauge(), window(), vec![long]);
+    assert_eq!((found.rows.len(), found.long_names), (0, 1));
 }
 
 #[test]

@@ -1,0 +1,78 @@
+//! The accounting of a Slurm job: from the pipeline over `sacct --json` to rows. The program is a script that prints the documented JSON.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use assay_warehouse::{CLUSTER_EVENT_FACT, Row};
+use serde_json::Value;
+
+use crate::exporters::{count, issue};
+use crate::pipeline::{list, text};
+use crate::support::{Fixture, PIPELINE, blob, files_under, pipeline, steady_script};
+
+const JOB: &str = r#"{"jobs": [{"job_id": 4711, "name": "bench", "partition": "gpu", "nodes": "node1", "submit_line": "sbatch --secret",
+  "state": {"current": ["RUNNING"]}, "time": {"submission": 1700000000, "eligible": 1700000000, "start": 1700000300, "end": 0},
+  "tres": {"allocated": [{"type": "cpu", "name": "", "count": 16}]}, "steps": []}]}"#;
+
+fn fixture(from: &str) -> Fixture {
+    let telemetry = format!("  telemetry: [{{name: slurm, sacct: {from}}}]\n");
+    Fixture::with_pipeline(&steady_script("only"), &pipeline("exploratory", &["only"], 1, &telemetry))
+}
+
+#[test]
+fn the_wait_of_a_job_is_a_row() {
+    let mut fixture = fixture("command");
+    let folder = fixture.root().join("slurm");
+    fs::create_dir_all(&folder).expect("a folder");
+    let program = format!("#!/bin/sh\n[ \"$*\" = '--json --jobs 4711' ] || exit 1\ncat <<'END'\n{JOB}\nEND\n");
+    fs::write(folder.join("sacct"), program).expect("written");
+    fs::set_permissions(folder.join("sacct"), fs::Permissions::from_mode(0o755)).expect("executable");
+    fixture.set("PATH", format!("{}:{}", folder.display(), std::env::var("PATH").expect("a PATH")));
+    fixture.set("SLURM_JOB_ID", "4711");
+    fixture.run("one").success();
+
+    let summary = fixture.manifest("one", "reduce");
+    let is_it = |file: &&Value| file["table"] == CLUSTER_EVENT_FACT.name;
+    let file = list(&summary["body"]["files"]).iter().find(is_it).expect("the table is among the files");
+    let bytes = fs::read(blob(&fixture.store(), text(&file["artifact"]["digest"]))).expect("it is in the store");
+    let rows: Vec<Row> = assay_warehouse::read(&CLUSTER_EVENT_FACT, bytes).expect("a curated file");
+    let started = rows.iter().find(|row| row.text("event_type") == Some("Started")).expect("it has started");
+    assert_eq!((started.text("object_kind"), started.text("object_uid")), (Some("SlurmJob"), Some("4711")));
+    assert_eq!(count(started, "after_creation_ns"), 300_000_000_000);
+    assert_eq!(started.text("message"), Some("nodes node1; allocated cpu=16"));
+    assert_eq!(rows.len(), 3, "it has no end");
+    fixture.verify_recomputed("one");
+    for file in files_under(&fixture.store()) {
+        let bytes = fs::read(&file).expect("a file of the store");
+        assert!(!String::from_utf8_lossy(&bytes).contains("sbatch --secret"), "{}", file.display());
+    }
+    let shown = fixture.assay(&["sources", PIPELINE]).success().stdout;
+    assert!(shown.contains("read once after the trials: the job 4711, by `sacct --json`"), "{shown}");
+}
+
+#[test]
+fn a_run_outside_of_slurm_says_so() {
+    let mut fixture = fixture("command");
+    fixture.unset("SLURM_JOB_ID");
+    fixture.run("one").success();
+    let unread = issue(&fixture, "one", "cluster_facts_left_out");
+    assert!(unread.contains("the run is in no Slurm job: `SLURM_JOB_ID` is not set"), "{unread}");
+    let shown = fixture.assay(&["sources", PIPELINE]).success().stdout;
+    assert!(shown.contains("off: this is no Slurm job"), "{shown}");
+    fixture.verify_recomputed("one");
+}
+
+#[test]
+fn a_file_of_accounting_is_read_as_well() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("sacct.json");
+    fs::write(&path, JOB).expect("written");
+    let fixture = fixture(&path.display().to_string());
+    fixture.run("one").success();
+    let summary = fixture.manifest("one", "reduce");
+    let tables: Vec<_> = list(&summary["body"]["files"]).iter().map(|file| text(&file["table"])).collect();
+    assert!(tables.contains(&CLUSTER_EVENT_FACT.name), "{tables:?}");
+    fs::remove_file(&path).expect("removed");
+    let refused = fixture.assay(&["sources", PIPELINE]).refuses(30, "telemetry_unreachable");
+    assert!(refused.stdout.contains("cannot read the file"), "{}", refused.stdout);
+}
