@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::bench::{RUN, bench_fixture};
 use crate::docs::{Reader, blocks};
 use crate::pipeline::{list, text};
-use crate::support::{CommandResult, Fixture, binary, files_under, measured_fixture};
+use crate::serving;
+use crate::support::{CommandResult, Fixture, PIPELINE, binary, files_under, measured_fixture, pipeline, script};
 
 fn export(fixture: &Fixture, run: &str, format: &str, to: &Path) -> CommandResult {
     fixture.assay(&["export", run, "--format", format, "--to", to.to_str().expect("text")])
@@ -199,6 +200,73 @@ fn a_limit_of_the_size_of_files_is_an_error_with_its_cause() {
         refused.stderr
     );
     assert!(!to.exists(), "nothing is left");
+}
+
+/// No format has a place for a trial that does not count: the command names each of them.
+#[test]
+fn trials_that_are_missing_are_named_with_the_reason() {
+    let fixture = Fixture::bare();
+    let body = "n=$(cat \"$HOME/../count\" 2>/dev/null || echo 0)\necho $((n + 1)) >\"$HOME/../count\"\ntest $n -eq 1 || exit 3\n\
+                echo '{\"name\": \"only\", \"@parameters\": {}, \"@result\": {\"speed\": 1}}'";
+    fixture.indicator("only", &script(&body.replace("$HOME/..", fixture.root().to_str().expect("text"))), "");
+    fixture.write(PIPELINE, &pipeline("exploratory", &["only"], 3, ""));
+    fixture.commit("one trial of three counts");
+    fixture.run("one");
+    for format in ["mlflow", "openlineage", "amun"] {
+        let to = fixture.root().join(format);
+        let printed = export(&fixture, "one", format, &to).success().stdout;
+        let note = "1 of 3 trials count; in no file: trial ";
+        assert!(printed.contains(note) && printed.contains(" (`exit_code`), trial "), "{printed}");
+    }
+}
+
+/// The requests of all shards are in one file, in the order in which they were due, and its numbers are those of the run.
+#[test]
+fn a_run_of_several_shards_is_exported_as_one() {
+    let fixture = Fixture::bare();
+    let fields = "  batching_policy: none\n  load: {mode: open, rate: [40], requests: 12}\n  lengths: D(8,4)\n";
+    serving::workload_of(&fixture, "mix", fields);
+    let target = "{name: sim, kind: simulator, config: {profile: fast}}";
+    fixture.write(PIPELINE, &serving::pipeline(&["mix"], &[target], 2, serving::RETRY_BUDGET, "  shards: 3\n"));
+    fixture.commit("three shards");
+    fixture.run("three").success();
+    assert_eq!(fixture.pointers("three", "execute").len(), 3, "each shard has its part");
+    let shown = fixture.assay(&["show", "three", "--json"]).success().json();
+    for format in EXPORT_FORMATS.iter().filter(|format| !["amun", "genai-bench"].contains(&format.name)) {
+        let to = fixture.root().join(format.name);
+        export(&fixture, "three", format.name, &to).success();
+        if format.name == "vllm" {
+            let files = files_under(&to);
+            assert_eq!(files.len(), 2, "one for each trial: {files:?}");
+            for file in files {
+                let document: Value = serde_json::from_slice(&fs::read(file).expect("a file")).expect("JSON");
+                assert_eq!((&document["num_prompts"], list(&document["ttfts"]).len()), (&12.into(), 12), "{document:#}");
+                // Twelve requests at 40 a second: times of shards that did not count from one start would be far apart.
+                let duration = document["duration"].as_f64().expect("a number");
+                assert!((0.05..30.0).contains(&duration), "{duration}");
+            }
+        }
+        if format.name == "aiperf" {
+            let lines = fs::read_to_string(to.join("rate-40-trial-1/profile_export.jsonl")).expect("records");
+            let of = |line: &str| serde_json::from_str::<Value>(line).expect("JSON")["metadata"]["session_num"].clone();
+            let numbers: Vec<Value> = lines.lines().map(of).collect();
+            assert_eq!(numbers, (0..12).map(Value::from).collect::<Vec<_>>(), "in the order of the schedule");
+            let text = fs::read(to.join("rate-40-trial-1/profile_export_aiperf.json")).expect("a summary");
+            let summary: Value = serde_json::from_slice(&text).expect("JSON");
+            assert_eq!(summary["request_count"]["avg"], 12.0, "{summary:#}");
+        }
+        if format.name == "mlflow" {
+            let values = files_under(&to).into_iter().filter(|path| path.ends_with("metrics/ttft_ms_mean"));
+            let read = |path: PathBuf| {
+                fs::read_to_string(path).expect("text").split(' ').nth(1).expect("a value").parse().expect("a number")
+            };
+            let mut values: Vec<f64> = values.map(read).collect();
+            values.sort_by(f64::total_cmp);
+            let found =
+                list(&shown["results"][0]["metrics"]).iter().find(|found| found["metric"] == "ttft_ms_mean").expect("a metric");
+            assert_eq!((values.len(), Some(median(&values))), (2, found["median"].as_f64()), "{found:#}");
+        }
+    }
 }
 
 /// The page is followed word by word.

@@ -1,7 +1,9 @@
 //! Reasons why a run cannot be exported in a format.
 
+use std::path::PathBuf;
+
 /// A reason why a run cannot be exported in a format.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The format holds results of serving, and the run has none.
     #[error("the format `{0}` holds results of serving, and the run has none")]
@@ -27,12 +29,16 @@ pub enum ExportError {
         /// Another one.
         second: String,
     },
-    /// A document cannot be written as JSON.
-    #[error("the file `{file}` cannot be written as JSON: {what}")]
-    Json {
-        /// The file.
-        file: String,
+    /// The records of a trial cannot be loaded.
+    #[error("the records of a trial cannot be read")]
+    Requests(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A file cannot be written.
+    #[error("the file `{}` cannot be written", file.display())]
+    Write {
+        /// Its path within the folder.
+        file: PathBuf,
         /// The reason.
-        what: String,
+        #[source]
+        error: std::io::Error,
     },
 }

@@ -114,6 +114,7 @@ fn load(point: &str, value: [(&str, &str); 1], arrival: ExportedArrival, trials:
         serving: Some(serving(arrival)),
         script: None,
         trials_planned: u32::try_from(trials.len()).expect("few trials"),
+        missing: Vec::new(),
         trials,
     }
 }

@@ -1,10 +1,7 @@
 //! A format that runs are exported in, as a table of its fields.
 
-use std::path::{Path, PathBuf};
-
-use serde_json::Value;
-
 use crate::error::ExportError;
+use crate::output::{ExportSink, LoadRequests, Output};
 use crate::run::ExportedRun;
 
 /// A format that runs are exported in.
@@ -25,17 +22,25 @@ pub struct ExportFormat {
     /// Its fields: those that are written and those that are left out.
     pub fields: &'static [ExportField],
     /// Makes the files.
-    pub(crate) write: fn(&ExportedRun) -> Result<Export, ExportError>,
+    pub(crate) write: fn(&ExportedRun, &mut Output<'_>) -> Result<(), ExportError>,
 }
 
 impl ExportFormat {
-    /// Makes the files of a run.
+    /// Writes the files of a run, one after the other. `load` returns the records of a trial; those of one trial or, if the files of a format have
+    /// several trials each, of one file are in memory at a time. Returns the parts of the run, or of the format's fields, that the files lack, each
+    /// with the reason.
     ///
     /// # Errors
-    /// Fails if the run has nothing that the format holds.
-    pub fn write(&self, run: &ExportedRun) -> Result<Export, ExportError> {
-        let Export { files, remarks } = (self.write)(run)?;
-        Ok(Export { files, remarks: [run.uncounted(), remarks].concat() })
+    /// Fails if the run has nothing that the format holds, and if records cannot be loaded or a file cannot be written.
+    pub fn write(
+        &self,
+        run: &ExportedRun,
+        load: &LoadRequests<'_>,
+        sink: &mut dyn ExportSink,
+    ) -> Result<Vec<String>, ExportError> {
+        let mut output = Output::new(load, sink, run.uncounted());
+        (self.write)(run, &mut output)?;
+        Ok(output.remarks)
     }
 
     /// Returns the fields that are left out, with the reasons.
@@ -99,51 +104,4 @@ pub(crate) const fn differs(field: &'static str, from: &'static str, how: &'stat
 /// Returns a field that is left out.
 pub(crate) const fn left_out(field: &'static str, why: &'static str) -> ExportField {
     ExportField { field, content: Content::LeftOut(why) }
-}
-
-/// The files of an export.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Export {
-    /// The files.
-    pub files: Vec<ExportedFile>,
-    /// The parts of the run, or of the format's fields, that these files lack, each with the reason.
-    pub remarks: Vec<String>,
-}
-
-/// A file of an export.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExportedFile {
-    /// Its path within the folder.
-    pub path: PathBuf,
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-}
-
-impl ExportedFile {
-    /// Creates a file with this text.
-    pub(crate) fn text(path: impl Into<PathBuf>, text: impl Into<Vec<u8>>) -> Self {
-        Self { path: path.into(), bytes: text.into() }
-    }
-
-    /// Creates a file with one JSON document, indented.
-    pub(crate) fn json(path: impl Into<PathBuf>, document: &Value) -> Result<Self, ExportError> {
-        let path = path.into();
-        let mut bytes = serde_json::to_vec_pretty(document).map_err(|error| unwritable(&path, &error))?;
-        bytes.push(b'\n');
-        Ok(Self { path, bytes })
-    }
-
-    /// Creates a file with one JSON document on each line; one document at a time is in memory.
-    pub(crate) fn json_lines(path: impl Into<PathBuf>, documents: impl IntoIterator<Item = Value>) -> Result<Self, ExportError> {
-        let (path, mut bytes) = (path.into(), Vec::new());
-        for document in documents {
-            serde_json::to_writer(&mut bytes, &document).map_err(|error| unwritable(&path, &error))?;
-            bytes.push(b'\n');
-        }
-        Ok(Self { path, bytes })
-    }
-}
-
-fn unwritable(path: &Path, error: &serde_json::Error) -> ExportError {
-    ExportError::Json { file: path.display().to_string(), what: error.to_string() }
 }

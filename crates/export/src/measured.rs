@@ -31,12 +31,12 @@ pub(crate) struct Measured<'a> {
 }
 
 impl<'a> Measured<'a> {
-    pub(crate) fn new(of: ServingTrial<'a>) -> Self {
-        let sent = of.trial.requests.iter().filter_map(|record| Sent::new(of, record));
+    pub(crate) fn new(of: ServingTrial<'_>, requests: &'a [Record]) -> Self {
+        let sent = requests.iter().filter_map(|record| Sent::new(of, record));
         let (ok, not_ok): (Vec<_>, Vec<_>) = sent.partition(|sent| sent.record.outcome.is_ok());
         let has_chunks = |sent: &Sent<'_>| sent.record.chunks.len() == sent.record.token_events as usize;
         let has_all_chunks = of.serving.is_streamed && ok.iter().all(has_chunks);
-        Self { ok, not_ok, due: of.trial.requests.len(), has_all_chunks }
+        Self { ok, not_ok, due: requests.len(), has_all_chunks }
     }
 
     /// Returns the requests that failed; those that the client cancelled as planned did not.
@@ -45,8 +45,8 @@ impl<'a> Measured<'a> {
     }
 
     /// Returns the requests that were sent and failed.
-    pub(crate) fn sent_and_failed(&self) -> usize {
-        self.not_ok.len() - self.cancelled()
+    pub(crate) fn sent_and_failed(&self) -> impl Iterator<Item = &Sent<'a>> {
+        self.not_ok.iter().filter(|sent| sent.record.outcome != Outcome::Cancelled)
     }
 
     /// Returns the requests that were sent, in the order in which they were due.
@@ -79,14 +79,27 @@ impl<'a> Measured<'a> {
 
     /// Returns the time from the first of these starts of the successful requests to the last of these ends, in seconds; `None` if it is not above 0.
     pub(crate) fn span_s(&self, start: impl Fn(&Sent<'a>) -> i64, end: impl Fn(&Sent<'a>) -> Option<i64>) -> Option<f64> {
-        let first = self.ok.iter().map(start).min()?;
-        let last = self.ok.iter().filter_map(end).max()?;
-        last.checked_sub(first).filter(|span| *span > 0).map(|ns| ns as f64 / S)
+        span_s(self.ok.iter(), start, end)
+    }
+
+    /// Returns the same time of all requests that were sent, those that failed included.
+    pub(crate) fn span_of_all_s(&self, start: impl Fn(&Sent<'a>) -> i64, end: impl Fn(&Sent<'a>) -> Option<i64>) -> Option<f64> {
+        span_s(self.ok.iter().chain(&self.not_ok), start, end)
     }
 }
 
+fn span_s<'s, 'a: 's>(
+    sent: impl Iterator<Item = &'s Sent<'a>> + Clone,
+    start: impl Fn(&Sent<'a>) -> i64,
+    end: impl Fn(&Sent<'a>) -> Option<i64>,
+) -> Option<f64> {
+    let first = sent.clone().map(start).min()?;
+    let last = sent.filter_map(end).max()?;
+    last.checked_sub(first).filter(|span| *span > 0).map(|ns| ns as f64 / S)
+}
+
 impl<'a> Sent<'a> {
-    fn new(of: ServingTrial<'a>, record: &'a Record) -> Option<Self> {
+    fn new(of: ServingTrial<'_>, record: &'a Record) -> Option<Self> {
         let connects = record.connect_start_ns.filter(|_| of.serving.opens_connections);
         Some(Self { record, start_ns: connects.or(record.sent_ns)?, is_streamed: of.serving.is_streamed })
     }
@@ -127,9 +140,9 @@ impl<'a> Sent<'a> {
     }
 
     /// Returns the times between token events.
-    pub(crate) fn gaps(self) -> Vec<f64> {
+    pub(crate) fn gaps(self) -> impl Iterator<Item = f64> + 'a {
         let chunks = self.record.chunks.iter();
-        chunks.clone().zip(chunks.skip(1)).map(|(one, next)| next.at_ns.saturating_sub(one.at_ns) as f64).collect()
+        chunks.clone().zip(chunks.skip(1)).map(|(one, next)| next.at_ns.saturating_sub(one.at_ns) as f64)
     }
 
     /// Returns true if the endpoint counted the output tokens.

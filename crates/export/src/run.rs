@@ -7,11 +7,14 @@ use assay_record::Record;
 
 use crate::error::ExportError;
 
-/// The most requests of a run that are exported: the files of most formats are one document, so all of them are in memory together.
+/// The most requests of a trial that are exported: all of them are in memory together, because most numbers of a format are percentiles over them.
 pub const MAX_EXPORTED_REQUESTS: u64 = 500_000;
 
 /// The most bytes of scripts, of their files and of their outputs that are exported: all of them are in memory together.
 pub const MAX_EXPORTED_OUTPUT: u64 = 256 << 20;
+
+/// The most trials of a load that a remark lists.
+const MAX_LISTED: usize = 20;
 
 /// A run that is exported.
 #[derive(Clone, Debug)]
@@ -109,6 +112,8 @@ pub struct ExportedLoad {
     pub script: Option<ExportedScript>,
     /// The number of trials that were planned.
     pub trials_planned: u32,
+    /// The planned trials that do not count, in their order.
+    pub missing: Vec<MissingTrial>,
     /// The trials that count, in their order.
     pub trials: Vec<ExportedTrial>,
 }
@@ -166,6 +171,15 @@ pub struct ExportedServing {
     pub output_tokens: Option<u32>,
 }
 
+/// A planned trial that does not count, so that no file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingTrial {
+    /// Its number within the point, from 0.
+    pub index: u32,
+    /// The code of the reason why its last attempt does not count; absent if it has no attempt.
+    pub reason: Option<String>,
+}
+
 /// A trial that counts.
 #[derive(Clone, Debug)]
 pub struct ExportedTrial {
@@ -181,7 +195,7 @@ pub struct ExportedTrial {
     pub outcomes: BTreeMap<String, u64>,
     /// The values of its metrics.
     pub values: Vec<ExportedValue>,
-    /// The records of its measured requests, in the order of their schedule; empty for a format that needs none.
+    /// The records of its measured requests, in the order of their schedule, if they are in memory; else a format that needs them loads them.
     pub requests: Vec<Record>,
     /// The execution of its script; absent for other work, and for a format that needs none.
     pub execution: Option<ExportedExecution>,
@@ -249,11 +263,14 @@ impl ExportedRun {
         if trials.is_empty() { Err(ExportError::NoTrial) } else { Ok(trials) }
     }
 
-    /// Returns a remark for each load of which not all trials count: no format has a place for the others.
+    /// Returns a remark for each load of which not all trials count, with those that do not: no format has a place for them.
     pub(crate) fn uncounted(&self) -> Vec<String> {
         let of_load = |load: &ExportedLoad| {
             let (counted, planned) = (load.trials.len(), load.trials_planned);
-            let remark = || format!("`{}` at `{}`: {counted} of {planned} trials count", load.case_id, load.point_id);
+            let remark = || {
+                let missing = list_missing(&load.missing);
+                format!("`{}` at `{}`: {counted} of {planned} trials count{missing}", load.case_id, load.point_id)
+            };
             (counted < planned as usize).then(remark)
         };
         self.loads.iter().filter_map(of_load).collect()
@@ -263,6 +280,21 @@ impl ExportedRun {
     pub(crate) fn remarks(&self) -> Vec<String> {
         let other = self.loads.iter().filter(|load| load.serving.is_none());
         other.map(|load| format!("`{}` is not in the files: it is not serving", load.case_id)).collect()
+    }
+}
+
+/// Lists trials that are in no file, with the reasons.
+fn list_missing(missing: &[MissingTrial]) -> String {
+    let of = |trial: &MissingTrial| {
+        let why = trial.reason.as_deref().map_or_else(|| "no attempt".to_owned(), |reason| format!("`{reason}`"));
+        format!("trial {} ({why})", trial.index.saturating_add(1))
+    };
+    let listed: Vec<String> = missing.iter().take(MAX_LISTED).map(of).collect();
+    let more = missing.len().saturating_sub(MAX_LISTED);
+    match (listed.is_empty(), more) {
+        (true, _) => String::new(),
+        (false, 0) => format!("; in no file: {}", listed.join(", ")),
+        (false, more) => format!("; in no file: {} and {more} more", listed.join(", ")),
     }
 }
 

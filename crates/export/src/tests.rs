@@ -1,14 +1,21 @@
 //! Every format over small runs: the files, the tables, and the numbers that Assay's own readers find in the files.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::path::Path;
 
 use assay_foreign::{ResultFile, Results, read_results};
-use assay_record::Record;
+use assay_record::{Outcome, Record};
 use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::example::{indicator_run, request, script_run, serving_run};
-use crate::{Content, EXPORT_FORMATS, Export, ExportError, ExportFormat, ExportedArrival, ExportedRun, exports_page};
+use crate::output::{Export, ExportedFile};
+use crate::{
+    Content, EXPORT_FORMATS, ExportError, ExportFormat, ExportSink, ExportedArrival, ExportedRun, ExportedTrial, MissingTrial,
+    Needs, exports_page,
+};
 
 fn format(name: &str) -> &'static ExportFormat {
     EXPORT_FORMATS.iter().copied().find(|format| format.name == name).expect("a format")
@@ -19,8 +26,15 @@ fn serving_formats() -> impl Iterator<Item = &'static ExportFormat> {
     EXPORT_FORMATS.into_iter().filter(|format| format.name != "amun")
 }
 
+/// Writes a format of a run whose records are in memory.
+fn written(format: &ExportFormat, run: &ExportedRun) -> Result<Export, ExportError> {
+    let mut files: Vec<ExportedFile> = Vec::new();
+    let remarks = format.write(run, &|_| Ok(Vec::new()), &mut files)?;
+    Ok(Export { files, remarks })
+}
+
 fn export(name: &str, run: &ExportedRun) -> Export {
-    format(name).write(run).expect("written")
+    written(format(name), run).expect("written")
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -55,6 +69,16 @@ fn the_files_of_each_format() {
     for name in ["openlineage", "mlflow", "amun"] {
         insta::assert_snapshot!(format!("indicators_{name}"), whole(&export(name, &script_run())));
     }
+}
+
+/// A run of which this many trials after two do not count.
+fn missing(count: u32) -> ExportedRun {
+    let mut run = serving_run();
+    let load = &mut run.loads[0];
+    load.trials_planned += count;
+    let reason = |index| (index % 2 == 0).then(|| "client_behind".to_owned());
+    load.missing = (2..2 + count).map(|index| MissingTrial { index, reason: reason(index) }).collect();
+    run
 }
 
 /// The paths of the values of a document, as tables of fields spell them.
@@ -115,7 +139,7 @@ fn is_within(field: &str, path: &str) -> bool {
 #[test]
 fn the_tables_name_what_is_written_and_nothing_else() {
     for known in EXPORT_FORMATS {
-        let exports = [serving_run(), script_run()].map(|run| known.write(&run));
+        let exports = [serving_run(), script_run()].map(|run| written(known, &run));
         let found: BTreeSet<String> = exports.into_iter().flatten().flat_map(|export| fields_of(&export)).collect();
         let mut unseen: BTreeSet<&str> = BTreeSet::new();
         for field in known.fields {
@@ -363,10 +387,16 @@ fn failed_requests_are_counted_and_have_no_latency() {
     assert_eq!(*totals, serde_json::json!({"successful": 2, "errored": 2, "incomplete": 1, "total": 5}));
 }
 
-/// AIPerf divides by the time from the first send time to the last token event, both of requests that succeeded: `BenchmarkDurationMetric` of 0.13.0
-/// folds over valid records alone. A failed request that begins before or ends after them changes nothing.
+/// The duration is from the first send time to the last token event, both of requests that succeeded: `BenchmarkDurationMetric` of AIPerf 0.13.0
+/// folds over valid records alone. A failed request that begins before or ends after them changes nothing. The tool's rates are over the longer
+/// time of its phase, so the table states that these differ.
 #[test]
-fn rates_of_aiperf_are_over_its_own_duration() {
+fn rates_of_aiperf_are_over_the_duration_and_are_stated_to_differ() {
+    let differing: BTreeSet<&str> = format("aiperf").differing().map(|(field, _)| field).collect();
+    for rate in ["request_throughput", "output_token_throughput", "total_token_throughput", "input_token_throughput"] {
+        assert!(differing.contains(rate), "{rate}");
+    }
+    assert!(!differing.contains("benchmark_duration"));
     let rates = |run: &ExportedRun| {
         let summary = json(&export("aiperf", run), "concurrency-2-trial-2/profile_export_aiperf.json");
         ["benchmark_duration", "request_throughput", "request_count"].map(|tag| summary[tag]["avg"].as_f64().expect("a number"))
@@ -382,6 +412,35 @@ fn rates_of_aiperf_are_over_its_own_duration() {
     let ok = run.loads[0].trials[1].requests.iter_mut().find(|request| request.outcome.is_ok()).expect("a request");
     ok.sent_ns = ok.sent_ns.map(|sent| sent - 1_000_000_000);
     assert!((rates(&run)[0] - duration - 1.0).abs() < 1e-9, "a second more: {:?} {duration}", rates(&run));
+}
+
+/// vLLM takes the time of all requests, so one that fails late makes its rates lower.
+#[test]
+fn the_duration_of_vllm_includes_failed_requests() {
+    let mut run = serving_run();
+    let numbers = |run: &ExportedRun| {
+        let document = json(&export("vllm", run), "concurrency-2-trial-2.json");
+        ["duration", "request_throughput"].map(|name| document[name].clone())
+    };
+    assert_eq!(numbers(&run), [0.0825, 2.0 / 0.0825].map(Value::from));
+    let requests = &mut run.loads[0].trials[1].requests;
+    let failed = requests.iter_mut().find(|request| request.outcome == Outcome::HttpError).expect("a failed request");
+    failed.end_ns = Some(4_000_000_000);
+    assert_eq!(numbers(&run), [4.0, 0.5].map(Value::from));
+}
+
+/// Planned cancellations are no errors, whatever their status is, and a request without a response is one. So the codes add up to the number of errors.
+#[test]
+fn the_error_codes_of_genai_bench_are_those_of_the_failed_requests() {
+    let mut run = serving_run();
+    let cancelled = run.loads[0].trials[1].requests.iter_mut().find(|request| request.outcome == Outcome::Cancelled);
+    cancelled.expect("a cancelled request").http_status = Some(200);
+    let document =
+        json(&export("genai-bench", &run), "chat.engine.default-trial-2/D50_5_text-to-text_num_concurrency_2_time_1s.json");
+    let aggregate = &document["aggregated_metrics"];
+    assert_eq!(aggregate["error_codes_frequency"], serde_json::json!({"-1": 1, "503": 1}));
+    assert_eq!(aggregate["num_error_requests"], 2);
+    assert!(format("genai-bench").differing().any(|(field, _)| field == "aggregated_metrics.error_rate"));
 }
 
 #[test]
@@ -452,6 +511,9 @@ fn remarks_are_of_the_loads_that_a_format_lacks() {
     for known in serving_formats() {
         let remarks = export(known.name, &fewer).remarks;
         assert_eq!(remarks[0], "`chat.engine.default` at `concurrency-2`: 2 of 3 trials count", "{}", known.name);
+        let named = export("openlineage", &missing(25)).remarks.remove(0);
+        assert!(named.contains("27 trials count; in no file: trial 3 (`client_behind`), trial 4 (no attempt), "), "{named}");
+        assert!(named.ends_with("trial 22 (no attempt) and 5 more"), "{named}");
     }
     let mut mixed = closed();
     let mut indicator = indicator_run().loads.remove(0);
@@ -462,7 +524,7 @@ fn remarks_are_of_the_loads_that_a_format_lacks() {
 
 #[test]
 fn a_run_that_a_format_does_not_hold_is_refused_by_name() {
-    let refused = |name: &str, run: &ExportedRun| format(name).write(run).expect_err("refused").to_string();
+    let refused = |name: &str, run: &ExportedRun| written(format(name), run).expect_err("refused").to_string();
     for known in serving_formats().filter(|format| !["openlineage", "mlflow"].contains(&format.name)) {
         assert_eq!(
             refused(known.name, &indicator_run()),
@@ -485,7 +547,7 @@ fn a_run_that_a_format_does_not_hold_is_refused_by_name() {
         "the format `genai-bench` holds closed loops of serving: loads with a concurrency, and the run has no such load"
     );
     open.loads[0].serving.as_mut().expect("serving").arrival = ExportedArrival::Other;
-    assert!(matches!(format("guidellm").write(&open), Err(ExportError::NoLoad { .. })));
+    assert!(matches!(written(format("guidellm"), &open), Err(ExportError::NoLoad { .. })));
     let mut alike = indicator_run();
     let twin = crate::ExportedValue { metric: "@result.latency:us".to_owned(), ..alike.loads[0].trials[0].values[0].clone() };
     alike.loads[0].trials[0].values.push(twin);
@@ -532,6 +594,47 @@ fn files_of_several_cases_have_their_names() {
     assert_eq!(paths(&export).iter().collect::<BTreeSet<_>>().len(), 5);
 }
 
+/// Records are loaded trial by trial, by the formats that need them; what fails there, or where files are written, ends the export.
+#[test]
+fn records_are_loaded_and_files_written_one_after_the_other() {
+    let held = serving_run();
+    let mut run = held.clone();
+    run.loads.iter_mut().flat_map(|load| &mut load.trials).for_each(|trial| trial.requests.clear());
+    for known in serving_formats() {
+        let loaded = RefCell::new(Vec::new());
+        let load = |trial: &ExportedTrial| {
+            loaded.borrow_mut().push(trial.trial_id.clone());
+            held_requests(&held, trial)
+        };
+        let mut files: Vec<ExportedFile> = Vec::new();
+        known.write(&run, &load, &mut files).expect("written");
+        assert_eq!(files, export(known.name, &held).files, "{}", known.name);
+        let loaded: BTreeSet<String> = loaded.into_inner().into_iter().collect();
+        let needs_records = known.needs == Needs::Records;
+        assert_eq!(!loaded.is_empty(), needs_records, "{}", known.name);
+        let failed = known.write(&run, &|_| Err("no store".into()), &mut Vec::<ExportedFile>::new());
+        assert_eq!(matches!(failed, Err(ExportError::Requests(_))), needs_records, "{}", known.name);
+        let full = known.write(&run, &|trial| held_requests(&held, trial), &mut FullDisk);
+        assert!(matches!(full, Err(ExportError::Write { .. })), "{}: {full:?}", known.name);
+    }
+}
+
+/// Returns the records that the trial of another run of the same name holds.
+#[expect(clippy::unnecessary_wraps, reason = "the type of a function that loads records")]
+fn held_requests(held: &ExportedRun, trial: &ExportedTrial) -> Result<Vec<Record>, Box<dyn std::error::Error + Send + Sync>> {
+    let trials = held.loads.iter().flat_map(|load| &load.trials);
+    Ok(trials.filter(|held| held.trial_id == trial.trial_id).map(|held| held.requests.clone()).next().unwrap_or_default())
+}
+
+/// A place that takes no byte.
+struct FullDisk;
+
+impl ExportSink for FullDisk {
+    fn write(&mut self, _: &Path, content: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        content(&mut &mut [][..])
+    }
+}
+
 #[test]
 fn the_page_has_every_field() {
     let page = exports_page();
@@ -555,7 +658,7 @@ proptest! {
         run.loads[0].trials[0].requests = requests;
         run.loads[0].serving.as_mut().expect("serving").is_streamed = streamed;
         for known in EXPORT_FORMATS {
-            if let Ok(export) = known.write(&run) {
+            if let Ok(export) = written(known, &run) {
                 prop_assert!(!whole(&export).contains("NaN"));
             }
         }
@@ -572,7 +675,7 @@ proptest! {
             (record.sent_ns, record.first_token_ns, record.last_token_ns, record.end_ns, record.output_tokens) = (sent, first, last, end, tokens);
         }
         for known in EXPORT_FORMATS {
-            let _ = known.write(&run);
+            let _ = written(known, &run);
         }
     }
 }

@@ -3,9 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::error::ExportError;
-use crate::format::{Export, ExportField, ExportFormat, ExportedFile, Needs, differs, left_out, same};
+use crate::format::{ExportField, ExportFormat, Needs, differs, left_out, same};
 use crate::measured::{MS, Measured, S, Sent};
 use crate::names::{dashed, load_name, origin_members, trial_name, uuid, writer};
+use crate::output::Output;
 use crate::run::{ExportedRun, ServingTrial};
 use crate::statistics::Samples;
 
@@ -24,12 +25,16 @@ pub(crate) static FORMAT: ExportFormat = ExportFormat {
 const TOKENS: &str =
     "the endpoint's counts, if it reports them, as with the tool's `--use-server-token-count`; else the tokenizer's";
 
+// AIPerf 0.13.0 derives its rates from the bounds of the phase (`RecordsManager`, `ExportContext`), which Assay does not have.
+const PHASE: &str = "the tool divides by the time of its phase, which begins before the first request and ends after the last one: its rates are lower";
+const PHASE_AND_TOKENS: &str = "the tool divides by the time of its phase, which is longer; tokens are the endpoint's counts, if it reports them, else the tokenizer's";
+
 const FIELDS: &[ExportField] = &[
     same("schema_version", "the version of the layout"),
     differs("aiperf_version", "`assay-` and the version of Assay", "AIPerf did not make the file"),
     same("benchmark_id", "follows from the run and the trial"),
-    same("start_time", "the start of the trial, in UTC"),
-    same("end_time", "the end of the attempt that counts, in UTC"),
+    differs("start_time", "the start of the trial, in UTC", "the tool states the start of its phase, which is after the warm-up"),
+    differs("end_time", "the end of the attempt that counts, in UTC", "the tool states the end of its phase"),
     same("run_info.benchmark_id", "as `benchmark_id`"),
     same("run_info.trial", "the number of the trial, from 0"),
     same("run_info.run_label", "the run"),
@@ -62,10 +67,10 @@ const FIELDS: &[ExportField] = &[
     same("completed_request_count", "both"),
     same("request_error_rate", "100 x failed / both"),
     same("benchmark_duration", "the last token event of all - the first send time, of successful requests"),
-    same("request_throughput", "requests that succeeded / duration"),
-    differs("output_token_throughput", "output tokens / duration", TOKENS),
-    differs("total_token_throughput", "(input + output tokens) / duration", TOKENS),
-    same("input_token_throughput", "input tokens / duration"),
+    differs("request_throughput", "requests that succeeded / benchmark_duration", PHASE),
+    differs("output_token_throughput", "output tokens / benchmark_duration", PHASE_AND_TOKENS),
+    differs("total_token_throughput", "(input + output tokens) / benchmark_duration", PHASE_AND_TOKENS),
+    differs("input_token_throughput", "input tokens / benchmark_duration", PHASE),
     same("total_isl", "the sum of the input tokens"),
     differs("total_osl", "the sum of the output tokens", TOKENS),
     same("metadata.session_num", "the session, or else the request's place in the schedule"),
@@ -97,20 +102,21 @@ const FIELDS: &[ExportField] = &[
     left_out("metadata.credit_issued_ns", "Assay has no credits"),
 ];
 
-fn write(run: &ExportedRun) -> Result<Export, ExportError> {
-    let mut export = Export { files: Vec::new(), remarks: run.remarks() };
+fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
+    out.remarks.extend(run.remarks());
     for of in run.serving_trials(FORMAT.name)? {
-        let measured = Measured::new(of);
+        let records = out.requests(of.trial)?;
+        let measured = Measured::new(of, &records);
         let name = trial_name(run, of.load, of.trial);
         if !measured.has_all_chunks {
-            export.remarks.push(format!(
+            out.remarks.push(format!(
                 "`{name}` has no `inter_chunk_latency` and no `time_to_second_token`: the records do not hold all token events"
             ));
         }
-        export.files.push(ExportedFile::json(format!("{name}/profile_export_aiperf.json"), &summary(run, of, &measured))?);
-        export.files.push(ExportedFile::json_lines(format!("{name}/profile_export.jsonl"), requests(of, &measured))?);
+        out.json(&format!("{name}/profile_export_aiperf.json"), &summary(run, of, &measured))?;
+        out.json_lines(&format!("{name}/profile_export.jsonl"), requests(of, &measured))?;
     }
-    Ok(export)
+    Ok(())
 }
 
 /// A metric of requests: its tag, its unit, the samples in one unit, and its formula.
@@ -176,11 +182,10 @@ fn summary(run: &ExportedRun, of: ServingTrial<'_>, measured: &Measured<'_>) -> 
         let samples = Samples::new(measured.samples(|sent| (metric.sample)(*sent)), metric.per_unit);
         document.extend(samples.map(|samples| (metric.tag.to_owned(), statistics(metric.unit, &samples))));
     }
-    let gaps = measured.ok.iter().filter(|_| measured.has_all_chunks).map(|sent| sent.gaps()).collect::<Vec<_>>();
-    let second = gaps.iter().filter_map(|gaps| gaps.first().copied());
+    let with_gaps = || measured.ok.iter().filter(|_| measured.has_all_chunks);
     for (tag, samples) in [
-        ("time_to_second_token", Samples::new(second, MS)),
-        ("inter_chunk_latency", Samples::new(gaps.iter().flatten().copied(), MS)),
+        ("time_to_second_token", Samples::new(with_gaps().filter_map(|sent| sent.gaps().next()), MS)),
+        ("inter_chunk_latency", Samples::new(with_gaps().flat_map(|sent| sent.gaps()), MS)),
     ] {
         document.extend(samples.map(|samples| (tag.to_owned(), statistics("ms", &samples))));
     }
@@ -207,7 +212,7 @@ fn totals(measured: &Measured<'_>) -> Vec<(String, Value)> {
     let output = measured.total(|sent| sent.record.output_tokens).map(|tokens| tokens as f64);
     let rate = |count: Option<f64>| Some(count? / seconds?);
     let valid = measured.ok.len() as f64;
-    let failed = measured.sent_and_failed() as f64;
+    let failed = measured.sent_and_failed().count() as f64;
     let ended = valid + failed;
     let both = input.zip(output).map(|(input, output)| input + output);
     let totals = [
@@ -288,7 +293,7 @@ fn request_metrics(measured: &Measured<'_>, sent: Sent<'_>) -> Map<String, Value
             set(metric.tag, metric.unit, json!(sample / metric.per_unit));
         }
     }
-    let gaps: Vec<f64> = sent.gaps().into_iter().map(|ns| ns / MS).collect();
+    let gaps: Vec<f64> = sent.gaps().map(|ns| ns / MS).collect();
     if let Some(first) = gaps.first().filter(|_| measured.has_all_chunks) {
         set("time_to_second_token", "ms", json!(first));
         set("inter_chunk_latency", "ms", json!(gaps));

@@ -4,8 +4,9 @@ use assay_manifest::{Fact, HostFacts, Instant, ResourceUsage};
 use serde_json::{Value, json};
 
 use crate::error::ExportError;
-use crate::format::{Export, ExportField, ExportFormat, ExportedFile, Needs, differs, same};
+use crate::format::{ExportField, ExportFormat, Needs, differs, same};
 use crate::names::{hex_id, origin_members};
+use crate::output::Output;
 use crate::run::{ExportedExecution, ExportedLoad, ExportedRun, ExportedScript, ExportedTrial};
 
 /// The format.
@@ -21,7 +22,7 @@ pub(crate) static FORMAT: ExportFormat = ExportFormat {
 };
 
 const LOADS: &str = "indicators with a script";
-const NO_IMAGE: &str = "null: Assay builds no image";
+const NO_IMAGE: &str = "null: the image was built before the run";
 const UNKNOWN: &str = "null: Assay does not record it";
 
 const FIELDS: &[ExportField] = &[
@@ -30,7 +31,7 @@ const FIELDS: &[ExportField] = &[
         "the file `Containerfile` of the workload, or `FROM` and its image",
         "it has neither the script nor the entrypoint; empty if the workload has no image",
     ),
-    differs("build/log", "empty", "Assay builds no image"),
+    differs("build/log", "empty", "the image was built before the run"),
     same("specification.@created", "the start of the run"),
     same("specification.identifier", "the name of the workload"),
     differs(
@@ -120,46 +121,44 @@ const FIELDS: &[ExportField] = &[
     same("hwinfo.platform.version", "the version of the kernel"),
 ];
 
-fn write(run: &ExportedRun) -> Result<Export, ExportError> {
+fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
     let with_script = |load: &'_ ExportedLoad| load.script.is_some();
     if !run.loads.iter().any(with_script) {
         return Err(ExportError::NoLoad { format: FORMAT.name, holds: LOADS });
     }
-    let mut files = Vec::new();
-    for load in &run.loads {
-        if let (Some(script), Some(first)) = (&load.script, load.trials.first()) {
-            files.extend(inspection(run, load, script, first)?);
-        }
-    }
-    if files.is_empty() {
+    let with_trials: Vec<_> =
+        run.loads.iter().filter_map(|load| Some((load, load.script.as_ref()?, load.trials.first()?))).collect();
+    if with_trials.is_empty() {
         return Err(ExportError::NoTrial);
     }
+    for (load, script, first) in with_trials {
+        inspection(run, load, script, first, out)?;
+    }
     let others = run.loads.iter().filter(|load| !with_script(load));
-    let remarks = others.map(|load| format!("`{}` is not in the files: it runs no script", load.case_id)).collect();
-    Ok(Export { files, remarks })
+    out.remarks.extend(others.map(|load| format!("`{}` is not in the files: it runs no script", load.case_id)));
+    Ok(())
 }
 
-/// Returns the files of one point.
+/// Writes the files of one point.
 fn inspection(
     run: &ExportedRun,
     load: &ExportedLoad,
     script: &ExportedScript,
     first: &ExportedTrial,
-) -> Result<Vec<ExportedFile>, ExportError> {
+    out: &mut Output<'_>,
+) -> Result<(), ExportError> {
     let id = inspection_id(run, load, first);
-    let mut files = vec![
-        ExportedFile::text(format!("{id}/build/Dockerfile"), dockerfile(script)),
-        ExportedFile::text(format!("{id}/build/log"), ""),
-        ExportedFile::json(format!("{id}/build/specification"), &specification(run, load, script))?,
-    ];
+    out.text(&format!("{id}/build/Dockerfile"), dockerfile(script))?;
+    out.text(&format!("{id}/build/log"), "")?;
+    out.json(&format!("{id}/build/specification"), &specification(run, load, script))?;
     for trial in &load.trials {
         let Some(execution) = &trial.execution else { continue };
         let folder = format!("{id}/results/{}", trial.index);
-        files.push(ExportedFile::json(format!("{folder}/hwinfo"), &hwinfo(execution.host.as_ref()))?);
-        files.push(ExportedFile::text(format!("{folder}/log"), ""));
-        files.push(ExportedFile::json(format!("{folder}/result"), &result(run, load, trial, execution))?);
+        out.json(&format!("{folder}/hwinfo"), &hwinfo(execution.host.as_ref()))?;
+        out.text(&format!("{folder}/log"), "")?;
+        out.json(&format!("{folder}/result"), &result(run, load, trial, execution))?;
     }
-    Ok(files)
+    Ok(())
 }
 
 /// Returns the id, as later versions of the service made them: the identifier, the time, and 16 hexadecimal digits.

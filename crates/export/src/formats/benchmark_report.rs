@@ -4,8 +4,9 @@ use assay_manifest::Instant;
 use serde_json::{Map, Value, json};
 
 use crate::error::ExportError;
-use crate::format::{Export, ExportField, ExportFormat, ExportedFile, Needs, left_out, same};
+use crate::format::{ExportField, ExportFormat, Needs, left_out, same};
 use crate::names::{hex_id, number, origin_members, trial_name};
+use crate::output::Output;
 use crate::run::{ExportedArrival, ExportedRun, ExportedTrial, ServingTrial};
 
 /// The format.
@@ -89,11 +90,12 @@ const RATES: [(&str, &str, &str); 4] = [
 /// The statistics of latencies, by the end of the metric's name.
 const STATISTICS: [&str; 6] = ["mean", "p10", "p50", "p90", "p95", "p99"];
 
-fn write(run: &ExportedRun) -> Result<Export, ExportError> {
-    let file =
-        |of: ServingTrial<'_>| ExportedFile::json(format!("{}.json", trial_name(run, of.load, of.trial)), &report(run, of));
-    let files = run.serving_trials(FORMAT.name)?.into_iter().map(file).collect::<Result<_, _>>()?;
-    Ok(Export { files, remarks: run.remarks() })
+fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
+    out.remarks.extend(run.remarks());
+    for of in run.serving_trials(FORMAT.name)? {
+        out.json(&format!("{}.json", trial_name(run, of.load, of.trial)), &report(run, of))?;
+    }
+    Ok(())
 }
 
 fn report(run: &ExportedRun, of: ServingTrial<'_>) -> Value {

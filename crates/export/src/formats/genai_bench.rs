@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use crate::error::ExportError;
-use crate::format::{Export, ExportField, ExportFormat, ExportedFile, Needs, differs, left_out, same};
+use crate::format::{ExportField, ExportFormat, Needs, differs, left_out, same};
 use crate::measured::{Measured, S, Sent};
 use crate::names::{number, origin_members, run_members, writer};
+use crate::output::{Output, Part};
 use crate::run::{ExportedArrival, ExportedRun, ServingTrial};
 use crate::statistics::Samples;
 
@@ -22,6 +23,8 @@ pub(crate) static FORMAT: ExportFormat = ExportFormat {
     fields: FIELDS,
     write,
 };
+
+const CODES: &str = "the tool makes up a code for each of its exceptions";
 
 const FIELDS: &[ExportField] = &[
     same("_time_unit", "`s`"),
@@ -44,8 +47,12 @@ const FIELDS: &[ExportField] = &[
     ),
     differs("aggregated_metrics.mean_{}_throughput_tokens_per_s", "tokens / duration", "the duration of the tool is longer"),
     differs("aggregated_metrics.requests_per_second", "requests that succeeded / duration", "the duration of the tool is longer"),
-    same("aggregated_metrics.error_codes_frequency.{}", "failed requests by their status code"),
-    same("aggregated_metrics.error_rate", "failed requests / requests"),
+    differs(
+        "aggregated_metrics.error_codes_frequency.{}",
+        "requests that were sent and failed by their status code; -1 without one",
+        CODES,
+    ),
+    differs("aggregated_metrics.error_rate", "failed requests / requests", "version 0.0.5 always writes 0"),
     same("aggregated_metrics.num_error_requests", "requests that were sent and failed"),
     same("aggregated_metrics.num_completed_requests", "requests that succeeded"),
     same("aggregated_metrics.num_requests", "both"),
@@ -61,11 +68,7 @@ const FIELDS: &[ExportField] = &[
     same("individual_request_metrics[].total_tokens", "input and output tokens"),
     same("individual_request_metrics[].input_throughput", "input tokens / ttft"),
     same("individual_request_metrics[].output_throughput", "(output tokens - 1) / output_latency"),
-    differs(
-        "individual_request_metrics[].error_code",
-        "the status code; -1 without one",
-        "the tool makes up a code for each of its exceptions",
-    ),
+    differs("individual_request_metrics[].error_code", "the status code; -1 without one", CODES),
     differs("individual_request_metrics[].error_message", "the outcome", "the tool quotes the endpoint"),
     differs("cmd", "`assay export`", "genai-bench did not run"),
     differs("benchmark_version", "`assay-` and the version of Assay", "genai-bench did not run"),
@@ -126,43 +129,49 @@ fn tpot(sent: Sent<'_>) -> Option<f64> {
     sent.per_later_token(output_latency(sent))
 }
 
-fn write(run: &ExportedRun) -> Result<Export, ExportError> {
-    let mut export = Export { files: Vec::new(), remarks: run.remarks() };
+fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
+    out.remarks.extend(run.remarks());
     let mut experiments: BTreeMap<(String, u32), Vec<(u32, ServingTrial<'_>)>> = BTreeMap::new();
     for of in run.serving_trials(FORMAT.name)? {
         match of.serving.arrival {
             ExportedArrival::Concurrency(concurrency) => {
                 experiments.entry((of.load.case_id.clone(), number(of.trial))).or_default().push((concurrency, of));
             }
-            _ => export
-                .remarks
-                .push(format!("`{}` is not in the files: the tool has no load but a concurrency", of.trial.trial_id)),
+            _ => out.remarks.push(format!("`{}` is not in the files: the tool has no load but a concurrency", of.trial.trial_id)),
         }
     }
     if experiments.is_empty() {
         return Err(ExportError::NoLoad { format: FORMAT.name, holds: FORMAT.loads });
     }
     for ((case, trial), loads) in experiments {
-        export.files.extend(experiment(run, &format!("{case}-trial-{trial}"), &loads)?);
+        experiment(run, &format!("{case}-trial-{trial}"), &loads, out)?;
     }
-    Ok(export)
+    Ok(())
 }
 
-fn experiment(run: &ExportedRun, folder: &str, loads: &[(u32, ServingTrial<'_>)]) -> Result<Vec<ExportedFile>, ExportError> {
-    let mut files = Vec::new();
+fn experiment(
+    run: &ExportedRun,
+    folder: &str,
+    loads: &[(u32, ServingTrial<'_>)],
+    out: &mut Output<'_>,
+) -> Result<(), ExportError> {
     let (mut longest_s, mut most) = (0_u64, 0);
     let (mut concurrencies, mut scenarios) = (BTreeSet::new(), BTreeSet::new());
     for (concurrency, of) in loads {
-        let measured = Measured::new(*of);
+        let records = out.requests(of.trial)?;
+        let measured = Measured::new(*of, &records);
         let seconds = duration_s(&measured).map_or(0, |seconds| seconds.ceil() as u64);
         let scenario = scenario(*of);
         let name = format!("{}_{}_num_concurrency_{concurrency}_time_{seconds}s.json", plain(&scenario), task(*of));
-        files.push(ExportedFile::json(format!("{folder}/{name}"), &run_document(run, *of, &measured, *concurrency))?);
+        let sent = measured.in_order();
+        let mut document = Part::members(run_document(run, *of, &measured, *concurrency));
+        document.insert("individual_request_metrics".to_owned(), Part::list(&sent, |sent| request(*sent)));
+        out.json(&format!("{folder}/{name}"), &Part::Object(document))?;
         (longest_s, most) = (longest_s.max(seconds), most.max(measured.due));
         concurrencies.insert(*concurrency);
         scenarios.insert(scenario);
     }
-    let Some((_, first)) = loads.first() else { return Ok(files) };
+    let Some((_, first)) = loads.first() else { return Ok(()) };
     let metadata = json!({
         "cmd": "assay export",
         "benchmark_version": writer(run),
@@ -179,8 +188,7 @@ fn experiment(run: &ExportedRun, folder: &str, loads: &[(u32, ServingTrial<'_>)]
         "metrics_time_unit": "s",
         "assay": run_members(run),
     });
-    files.push(ExportedFile::json(format!("{folder}/experiment_metadata.json"), &metadata)?);
-    Ok(files)
+    out.json(&format!("{folder}/experiment_metadata.json"), &metadata)
 }
 
 fn scenario(of: ServingTrial<'_>) -> String {
@@ -210,18 +218,17 @@ fn duration_s(measured: &Measured<'_>) -> Option<f64> {
 fn run_document(run: &ExportedRun, of: ServingTrial<'_>, measured: &Measured<'_>, concurrency: u32) -> Value {
     json!({
         "aggregated_metrics": aggregate(of, measured, concurrency),
-        "individual_request_metrics": measured.in_order().into_iter().map(request).collect::<Vec<_>>(),
         "_time_unit": "s",
         "assay": origin_members(run, of.load, of.trial),
     })
 }
 
 fn aggregate(of: ServingTrial<'_>, measured: &Measured<'_>, concurrency: u32) -> Value {
-    let failed = measured.sent_and_failed();
+    let failed = measured.sent_and_failed().count();
     let (valid, ended) = (measured.ok.len(), measured.ok.len() + failed);
     let mut codes: BTreeMap<String, u64> = BTreeMap::new();
-    for status in measured.not_ok.iter().filter_map(|sent| sent.record.http_status) {
-        *codes.entry(status.to_string()).or_default() += 1;
+    for sent in measured.sent_and_failed() {
+        *codes.entry(error_code(*sent).to_string()).or_default() += 1;
     }
     let mut aggregate = json!({
         "scenario": scenario(of),
@@ -269,10 +276,15 @@ fn statistics(measured: &Measured<'_>) -> Map<String, Value> {
     REQUEST_METRICS.iter().filter_map(of).collect()
 }
 
+/// Returns the status code of the response, or -1 without one.
+fn error_code(sent: Sent<'_>) -> i32 {
+    sent.record.http_status.map_or(-1, i32::from)
+}
+
 fn request(sent: Sent<'_>) -> Value {
     let outcome = sent.record.outcome;
     if !outcome.is_ok() {
-        return json!({"error_code": sent.record.http_status.map_or(-1, i32::from), "error_message": outcome.as_str()});
+        return json!({"error_code": error_code(sent), "error_message": outcome.as_str()});
     }
     let of = |(name, per_unit, sample): &RequestMetric| {
         let value = sample(sent).filter(|value| value.is_finite())? / per_unit;

@@ -1,13 +1,16 @@
 //! guidellm: a `benchmarks.json` for each case and number of a trial, with a benchmark for each load.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use assay_record::Record;
 use serde_json::{Map, Value, json};
 
 use crate::error::ExportError;
-use crate::format::{Export, ExportField, ExportFormat, ExportedFile, Needs, differs, left_out, same};
+use crate::format::{ExportField, ExportFormat, Needs, differs, left_out, same};
 use crate::measured::{MS, Measured, S, Sent};
 use crate::names::{dashed, number, origin_members, uuid, writer};
+use crate::output::{Output, Part};
 use crate::run::{ExportedArrival, ExportedRun, ServingTrial};
 use crate::statistics::Weighted;
 
@@ -138,42 +141,56 @@ const FIELDS: &[ExportField] = &[
     left_out("benchmarks[].requests.successful[].response_id", "the endpoint's name of a response"),
 ];
 
-/// A benchmark that is not yet written: the trial, its requests and the tool's name of its load.
-type Planned<'a> = (ServingTrial<'a>, Measured<'a>, Value);
-
-fn write(run: &ExportedRun) -> Result<Export, ExportError> {
-    let mut export = Export { files: Vec::new(), remarks: run.remarks() };
-    let mut reports: BTreeMap<String, Vec<Planned<'_>>> = BTreeMap::new();
+fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
+    out.remarks.extend(run.remarks());
+    let mut reports: BTreeMap<String, Vec<(ServingTrial<'_>, Value)>> = BTreeMap::new();
     for of in run.serving_trials(FORMAT.name)? {
-        let measured = Measured::new(of);
-        let why = match strategy(of) {
-            Some(_) if measured.ok.is_empty() => "no request succeeded, and the tool demands times",
+        match strategy(of) {
             Some(strategy) => {
                 let folder = format!("{}-trial-{}", of.load.case_id, number(of.trial));
-                reports.entry(folder).or_default().push((of, measured, strategy));
-                continue;
+                reports.entry(folder).or_default().push((of, strategy));
             }
-            None => "the tool has no such load",
-        };
-        export.remarks.push(format!("`{}` is not in the files: {why}", of.trial.trial_id));
+            None => out.remarks.push(left_out_trial(of, "the tool has no such load")),
+        }
     }
-    if reports.is_empty() {
-        return Err(ExportError::NoLoad { format: FORMAT.name, holds: FORMAT.loads });
+    let mut has_file = false;
+    for (folder, loads) in reports {
+        // The records of all loads of one report are in memory together: its first members are computed from them.
+        let mut loaded: Vec<(ServingTrial<'_>, Cow<'_, [Record]>, Value)> = Vec::new();
+        for (of, strategy) in loads {
+            let records = out.requests(of.trial)?;
+            if records.iter().any(|record| record.outcome.is_ok()) {
+                loaded.push((of, records, strategy));
+            } else {
+                out.remarks.push(left_out_trial(of, "no request succeeded, and the tool demands times"));
+            }
+        }
+        let planned: Vec<Planned<'_>> =
+            loaded.iter().map(|(of, records, strategy)| (*of, Measured::new(*of, records), strategy)).collect();
+        if !planned.is_empty() {
+            out.json(&format!("{folder}/benchmarks.json"), &report(run, &planned))?;
+            has_file = true;
+        }
     }
-    for (folder, planned) in &reports {
-        export.files.push(ExportedFile::json(format!("{folder}/benchmarks.json"), &report(run, planned))?);
-    }
-    Ok(export)
+    if has_file { Ok(()) } else { Err(ExportError::NoLoad { format: FORMAT.name, holds: FORMAT.loads }) }
 }
 
-fn report(run: &ExportedRun, planned: &[Planned<'_>]) -> Value {
+fn left_out_trial(of: ServingTrial<'_>, why: &str) -> String {
+    format!("`{}` is not in the files: {why}", of.trial.trial_id)
+}
+
+/// A benchmark of a report: the trial, its requests and the tool's name of its load.
+type Planned<'a> = (ServingTrial<'a>, Measured<'a>, &'a Value);
+
+fn report<'a>(run: &ExportedRun, planned: &'a [Planned<'a>]) -> Part<'a> {
     let benchmarks =
-        planned.iter().zip(0..).map(|((of, measured, strategy), index)| benchmark(run, *of, measured, strategy, index));
-    json!({
+        planned.iter().zip(0..).map(|((of, measured, strategy), index)| benchmark(run, *of, measured, strategy, index)).collect();
+    let mut report = Part::members(json!({
         "metadata": {"version": 2, "guidellm_version": writer(run), "python_version": "none", "platform": "assay"},
         "config": planned.first().map(|(of, measured, _)| configuration(*of, measured)),
-        "benchmarks": benchmarks.collect::<Vec<_>>(),
-    })
+    }));
+    report.insert("benchmarks".to_owned(), Part::Parts(benchmarks));
+    Part::Object(report)
 }
 
 fn strategy(of: ServingTrial<'_>) -> Option<Value> {
@@ -196,11 +213,17 @@ fn configuration(of: ServingTrial<'_>, measured: &Measured<'_>) -> Value {
     }})
 }
 
-fn benchmark(run: &ExportedRun, of: ServingTrial<'_>, measured: &Measured<'_>, strategy: &Value, index: usize) -> Value {
+fn benchmark<'a>(
+    run: &ExportedRun,
+    of: ServingTrial<'a>,
+    measured: &'a Measured<'a>,
+    strategy: &Value,
+    index: usize,
+) -> Part<'a> {
     let start_ns = measured.ok.iter().map(|sent| sent.start_ns).min().unwrap_or(0);
     let end_ns = measured.ok.iter().filter_map(|sent| sent.record.end_ns).max().unwrap_or(start_ns);
     let (start, end) = (unix_s(of, start_ns), unix_s(of, end_ns));
-    json!({
+    let mut benchmark = Part::members(json!({
         "type_": "generative_benchmark",
         "config": {
             "id_": uuid(&[&run.run_id, &of.trial.trial_id]),
@@ -214,14 +237,14 @@ fn benchmark(run: &ExportedRun, of: ServingTrial<'_>, measured: &Measured<'_>, s
         "scheduler_state": {"node_id": 0, "num_processes": 1, "start_time": unix_s(of, 0)},
         "scheduler_metrics": scheduler_metrics(of, measured, start, end),
         "metrics": metrics(measured),
-        "requests": {
-            "successful": measured.ok.iter().map(|sent| request(of, *sent)).collect::<Vec<_>>(),
-            "errored": [], "incomplete": [],
-        },
         "start_time": start,
         "end_time": end,
         "duration": end_ns.saturating_sub(start_ns) as f64 / S,
-    })
+    }));
+    let mut requests = Part::members(json!({"errored": [], "incomplete": []}));
+    requests.insert("successful".to_owned(), Part::list(&measured.ok, move |sent| request(of, *sent)));
+    benchmark.insert("requests".to_owned(), Part::Object(requests));
+    Part::Object(benchmark)
 }
 
 /// Returns a time of a record in seconds since 1970.

@@ -4,9 +4,10 @@
 use serde_json::{Value, json};
 
 use crate::error::ExportError;
-use crate::format::{Export, ExportField, ExportFormat, ExportedFile, Needs, differs, left_out, same};
+use crate::format::{ExportField, ExportFormat, Needs, differs, left_out, same};
 use crate::measured::{Measured, Sent};
 use crate::names::{origin, trial_name, writer};
+use crate::output::Output;
 use crate::run::{ExportedArrival, ExportedRun, ServingTrial};
 use crate::statistics::Samples;
 
@@ -69,21 +70,21 @@ const FIELDS: &[ExportField] = &[
 const SHARES: [(&str, f64); 6] =
     [("50.00", 0.50), ("90.00", 0.90), ("95.00", 0.95), ("97.00", 0.97), ("99.00", 0.99), ("99.90", 0.999)];
 
-fn write(run: &ExportedRun) -> Result<Export, ExportError> {
-    let mut export = Export { files: Vec::new(), remarks: run.remarks() };
+fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
+    out.remarks.extend(run.remarks());
     for of in run.serving_trials(FORMAT.name)? {
         let name = trial_name(run, of.load, of.trial);
-        let numbers = Numbers::new(of);
-        export.files.push(ExportedFile::text(format!("{name}/mlperf_log_detail.txt"), detail(run, of, &numbers)));
+        let numbers = Numbers::new(&Measured::new(of, &out.requests(of.trial)?));
+        out.text(&format!("{name}/mlperf_log_detail.txt"), detail(run, of, &numbers))?;
         match scenario(of) {
             Some(scenario) => {
                 let text = summary(run, of, scenario, &numbers);
-                export.files.push(ExportedFile::text(format!("{name}/mlperf_log_summary.txt"), text));
+                out.text(&format!("{name}/mlperf_log_summary.txt"), text)?;
             }
-            None => export.remarks.push(format!("`{name}` has no `mlperf_log_summary.txt`: LoadGen has no such load")),
+            None => out.remarks.push(format!("`{name}` has no `mlperf_log_summary.txt`: LoadGen has no such load")),
         }
     }
-    Ok(export)
+    Ok(())
 }
 
 /// Returns the scenario of LoadGen that sends requests as this load does.
@@ -105,8 +106,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn new(of: ServingTrial<'_>) -> Self {
-        let measured = Measured::new(of);
+    fn new(measured: &Measured<'_>) -> Self {
         let span = measured.span_s(|sent| sent.record.intended_ns.unwrap_or(sent.start_ns), |sent| sent.record.end_ns);
         let tokens = measured.total(|sent| sent.record.output_tokens).map(|tokens| tokens as f64);
         let gaps = measured.ok.len().checked_sub(1).filter(|gaps| *gaps > 0).map(|gaps| gaps as f64);

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use crate::error::ExportError;
-use crate::format::{Export, ExportField, ExportFormat, ExportedFile, Needs, differs, left_out, same};
+use crate::format::{ExportField, ExportFormat, Needs, differs, left_out, same};
 use crate::names::{hex_id, origin, trial_name};
+use crate::output::Output;
 use crate::run::{ExportedLoad, ExportedRun, ExportedTrial};
 
 /// The format.
@@ -54,17 +55,19 @@ const FIELDS: &[ExportField] = &[
     left_out("datasets", "the export `openlineage` has the inputs by digest"),
 ];
 
-fn write(run: &ExportedRun) -> Result<Export, ExportError> {
+fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
     let trials: Vec<_> = run.loads.iter().flat_map(|load| load.trials.iter().map(move |trial| (load, trial))).collect();
     if trials.is_empty() {
         return Err(ExportError::NoTrial);
     }
     let experiment = experiment_id(run);
-    let mut files = vec![ExportedFile::text(format!("mlruns/{experiment}/meta.yaml"), experiment_meta(run, &experiment))];
+    out.text(&format!("mlruns/{experiment}/meta.yaml"), experiment_meta(run, &experiment))?;
     for (load, trial) in trials {
-        files.extend(trial_files(run, &experiment, load, trial)?);
+        for (path, text) in trial_files(run, &experiment, load, trial)? {
+            out.text(&path, text)?;
+        }
     }
-    Ok(Export { files, remarks: Vec::new() })
+    Ok(())
 }
 
 /// Returns the id of the experiment: 18 digits, as the tool draws them.
@@ -99,11 +102,11 @@ fn trial_files(
     experiment: &str,
     load: &ExportedLoad,
     trial: &ExportedTrial,
-) -> Result<Vec<ExportedFile>, ExportError> {
+) -> Result<Vec<(String, String)>, ExportError> {
     let id = hex_id(&["mlflow", &run.run_id, &trial.trial_id]);
     let name = format!("{}-{}", run.run_id, trial_name(run, load, trial));
     let folder = format!("mlruns/{experiment}/{id}");
-    let file = |place: &str, text: String| ExportedFile::text(format!("{folder}/{place}"), text);
+    let file = |place: &str, text: String| (format!("{folder}/{place}"), text);
     let mut files = vec![file("meta.yaml", run_meta(experiment, &id, &name, trial))];
     for (metric, original) in metric_names(trial)? {
         let Some(value) = trial.values.iter().find(|value| value.metric == original) else { continue };

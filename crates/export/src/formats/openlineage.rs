@@ -4,8 +4,9 @@ use assay_manifest::Instant;
 use serde_json::{Value, json};
 
 use crate::error::ExportError;
-use crate::format::{Export, ExportField, ExportFormat, ExportedFile, Needs, left_out, same};
+use crate::format::{ExportField, ExportFormat, Needs, left_out, same};
 use crate::names::uuid;
+use crate::output::Output;
 use crate::run::{ExportedInput, ExportedRun, ExportedTable};
 
 /// The format.
@@ -47,10 +48,10 @@ const FIELDS: &[ExportField] = &[
 
 const SCHEMA: &str = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent";
 
-fn write(run: &ExportedRun) -> Result<Export, ExportError> {
+fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
     let end = if run.has_result { "COMPLETE" } else { "FAIL" };
     let events = [event(run, "START", run.start_ns, &[]), event(run, end, run.end_ns, &run.tables)];
-    Ok(Export { files: vec![ExportedFile::json_lines("events.ndjson", events)?], remarks: Vec::new() })
+    out.json_lines("events.ndjson", events)
 }
 
 fn event(run: &ExportedRun, kind: &str, at_ns: i64, tables: &[ExportedTable]) -> Value {

@@ -4,9 +4,10 @@ use assay_manifest::Instant;
 use serde_json::{Map, Value, json};
 
 use crate::error::ExportError;
-use crate::format::{Export, ExportField, ExportFormat, ExportedFile, Needs, differs, left_out, same};
+use crate::format::{ExportField, ExportFormat, Needs, differs, left_out, same};
 use crate::measured::{MS, Measured, S, Sent};
 use crate::names::{origin_members, trial_name};
+use crate::output::{Output, Part};
 use crate::run::{ExportedArrival, ExportedRun, ServingTrial};
 use crate::statistics::Samples;
 
@@ -31,7 +32,7 @@ const FIELDS: &[ExportField] = &[
     same("request_rate", "the rate of an open loop, or `inf` without one, as the tool writes it"),
     same("burstiness", "1 for Poisson arrivals, and the shape of gamma ones"),
     same("max_concurrency", "the concurrency of a closed loop, or the most requests in flight of an open one"),
-    same("duration", "the last end - the first send time, of successful requests"),
+    same("duration", "the last end - the first send time, failed requests included"),
     same("completed", "the requests that succeeded"),
     differs("failed", "the requests that failed", "those that were due and never sent are among them"),
     same("total_input_tokens", "input tokens of successful requests, by the tokenizer of the workload"),
@@ -67,17 +68,21 @@ const FIELDS: &[ExportField] = &[
 
 const PERCENTILES: [f64; 5] = [25.0, 75.0, 90.0, 95.0, 99.0];
 
-fn write(run: &ExportedRun) -> Result<Export, ExportError> {
-    let mut export = Export { files: Vec::new(), remarks: run.remarks() };
+fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
+    out.remarks.extend(run.remarks());
     for of in run.serving_trials(FORMAT.name)? {
-        let measured = Measured::new(of);
+        let records = out.requests(of.trial)?;
+        let measured = Measured::new(of, &records);
         let name = trial_name(run, of.load, of.trial);
         if !measured.has_all_chunks {
-            export.remarks.push(format!("`{name}` has no times between token events: the records do not hold all of them"));
+            out.remarks.push(format!("`{name}` has no times between token events: the records do not hold all of them"));
         }
-        export.files.push(ExportedFile::json(format!("{name}.json"), &Value::Object(document(run, of, &measured)))?);
+        let sent = measured.in_order();
+        let mut members = Part::members(Value::Object(document(run, of, &measured)));
+        members.extend(details(of, &measured, &sent).into_iter().map(|(name, list)| (name.to_owned(), list)));
+        out.json(&format!("{name}.json"), &Part::Object(members))?;
     }
-    Ok(export)
+    Ok(())
 }
 
 fn document(run: &ExportedRun, of: ServingTrial<'_>, measured: &Measured<'_>) -> Map<String, Value> {
@@ -98,9 +103,6 @@ fn document(run: &ExportedRun, of: ServingTrial<'_>, measured: &Measured<'_>) ->
         for (statistic, value) in statistics(&samples) {
             set(&format!("{statistic}_{name}_ms"), json!(value));
         }
-    }
-    for (name, value) in details(of, measured) {
-        set(name, value);
     }
     document
 }
@@ -129,7 +131,7 @@ fn load_fields(of: ServingTrial<'_>) -> Vec<(&'static str, Value)> {
 }
 
 fn totals(measured: &Measured<'_>) -> Vec<(&'static str, Value)> {
-    let duration = measured.span_s(|sent| sent.start_ns, |sent| sent.record.end_ns);
+    let duration = measured.span_of_all_s(|sent| sent.start_ns, |sent| sent.record.end_ns);
     let input = measured.total(|sent| Some(sent.record.input_tokens));
     let output = measured.total(|sent| sent.record.output_tokens);
     let both = input.zip(output).map(|(input, output)| input + output);
@@ -163,23 +165,22 @@ fn statistics(samples: &Samples) -> Vec<(String, f64)> {
 }
 
 /// Returns the lists with one element for each request that was sent, in the order in which they were due.
-fn details(of: ServingTrial<'_>, measured: &Measured<'_>) -> Vec<(&'static str, Value)> {
-    let sent = measured.in_order();
-    let list = |of: &dyn Fn(&Sent<'_>) -> Value| Value::Array(sent.iter().map(of).collect());
-    let tokens = |sent: &Sent<'_>| if sent.record.outcome.is_ok() { sent.record.output_tokens.unwrap_or(0) } else { 0 };
-    let error = |sent: &Sent<'_>| if sent.record.outcome.is_ok() { "" } else { sent.record.outcome.as_str() };
-    let ttft = |sent: &Sent<'_>| sent.ttft().filter(|_| sent.record.outcome.is_ok()).map_or(0.0, |ns| ns / S);
-    let gaps = |sent: &Sent<'_>| if sent.record.outcome.is_ok() { sent.gaps() } else { Vec::new() };
+fn details<'a>(of: ServingTrial<'_>, measured: &Measured<'_>, sent: &'a [Sent<'a>]) -> Vec<(&'static str, Part<'a>)> {
+    fn is_ok(sent: &Sent<'_>) -> bool {
+        sent.record.outcome.is_ok()
+    }
     let mut fields = vec![
-        ("input_lens", list(&|sent| json!(sent.record.input_tokens))),
-        ("output_lens", list(&|sent| json!(tokens(sent)))),
-        ("errors", list(&|sent| json!(error(sent)))),
+        ("input_lens", Part::list(sent, |sent| json!(sent.record.input_tokens))),
+        ("output_lens", Part::list(sent, |sent| json!(sent.record.output_tokens.filter(|_| is_ok(sent)).unwrap_or(0)))),
+        ("errors", Part::list(sent, |sent| json!(if is_ok(sent) { "" } else { sent.record.outcome.as_str() }))),
     ];
     if of.serving.is_streamed {
-        fields.push(("ttfts", list(&|sent| json!(ttft(sent)))));
+        let ttft = |sent: &'a Sent<'a>| json!(sent.ttft().filter(|_| is_ok(sent)).map_or(0.0, |ns| ns / S));
+        fields.push(("ttfts", Part::list(sent, ttft)));
     }
     if measured.has_all_chunks {
-        fields.push(("itls", list(&|sent| json!(gaps(sent).into_iter().map(|ns| ns / S).collect::<Vec<_>>()))));
+        let gaps = |sent: &'a Sent<'a>| json!(sent.gaps().filter(|_| is_ok(sent)).map(|ns| ns / S).collect::<Vec<_>>());
+        fields.push(("itls", Part::list(sent, gaps)));
     }
     fields
 }
