@@ -168,7 +168,8 @@ fn one_observation_is_counted_once_and_only_evidence_that_verifies_is_judged() {
     let path = blob(&fixture.store(), text(&body["body"]["files"][0]["artifact"]["digest"]));
     let bytes = fs::read(&path).expect("the frozen file");
     fs::remove_file(&path).expect("removed");
-    gate(&fixture, &[], &["before-*"], &["after-*"]).refuses(20, "artifact_absent");
+    let refused = gate(&fixture, &[], &["before-*"], &["after-*"]).refuses(20, "artifact_absent");
+    assert!(refused.stderr.contains("`, with the same files, stores them again"), "{}", refused.stderr);
     write_file(&path, &flip_bit(&bytes));
     gate(&fixture, &[], &["before-*"], &["after-*"]).refuses(20, "artifact_corrupt");
 }
@@ -228,7 +229,8 @@ fn a_verdict_that_does_not_follow_from_its_evidence_is_refused() {
     let absent = fixture.assay(&["verify", &known]).success().stdout;
     assert!(absent.contains("files of 1 piece are absent: their numbers were not read again"), "{absent}");
     assert!(!absent.contains("every number equal"), "{absent}");
-    fixture.assay(&["verify", &known, "--strict"]).refuses(20, "artifact_absent");
+    let refused = fixture.assay(&["verify", &known, "--strict"]).refuses(20, "artifact_absent");
+    assert!(refused.stderr.contains("`, with the same files, stores them again"), "{}", refused.stderr);
     write_file(&path, &flip_bit(&bytes));
     for command in ["verify", "show"] {
         fixture.assay(&[command, &known]).refuses(20, "artifact_corrupt");

@@ -1,13 +1,14 @@
 //! `assay import`: files that are written, exit codes, and what no output contains.
 
 use std::fs;
+use std::path::Path;
 
 use assay_foreign::{ExampleInput, FORMATS};
 
 use crate::docs::{Reader, blocks};
 use crate::replicas::Replica;
 use crate::serving;
-use crate::support::{Fixture, files_under};
+use crate::support::{CommandResult, Fixture, binary, files_under};
 
 const JOB: &str = "apiVersion: ome.io/v1beta1
 kind: BenchmarkJob
@@ -189,10 +190,64 @@ fn the_next_commands_begin_in_the_folder_of_the_files() {
     assert!(here.stderr.contains("next:\n  assay validate\n") && !here.stderr.contains("  cd "), "{}", here.stderr);
     let dotted = fixture.assay(&[&["import", "--to", "./pipelines/.."][..], &VLLM].concat()).success();
     assert!(!dotted.stderr.contains("  cd "), "{}", dotted.stderr);
-    let there = fixture.assay(&[&["import", "--to", "my folder"][..], &VLLM].concat()).success();
+    let outside = Fixture::bare();
+    fs::remove_dir_all(outside.repo().join(".git")).expect("no repository");
+    let there = outside.assay(&[&["import", "--to", "my folder"][..], &VLLM].concat()).success();
     assert!(there.stderr.contains("next:\n  cd 'my folder'\n  assay validate\n  assay run pipelines/"), "{}", there.stderr);
     let nothing = fixture.assay(&[&["import", "--to", "other", "--dry-run"][..], &VLLM].concat()).success();
     assert!(!nothing.stderr.contains("  cd "), "{}", nothing.stderr);
+}
+
+/// In a repository, a plan finds definitions at its root alone: what is printed for another folder leads there.
+#[test]
+fn the_next_commands_for_another_folder_of_a_repository_work() {
+    for (below, printed) in
+        [("", "next:\n  cp -R 'my folder/pipelines' 'my folder/workloads' .\n  assay validate\n"), ("team", "  cd ")]
+    {
+        let mut fixture = Fixture::bare();
+        fixture.write("README.md", "\n");
+        fixture.commit("a repository");
+        let folder = fixture.repo().join(below);
+        fs::create_dir_all(&folder).expect("a folder");
+        let ran = fixture.assay_in(&folder, &[&["import", "--to", "my folder"][..], &VLLM].concat()).success();
+        assert!(ran.stderr.contains(printed), "{}", ran.stderr);
+        let next = ran.stderr.split("next:\n").nth(1).expect("commands");
+        let commands: Vec<&str> = next.lines().filter_map(|line| line.strip_prefix("  ")).collect();
+        assert!(commands.last().is_some_and(|line| line.starts_with("assay run pipelines/")), "{next}");
+        let programs = binary("assay").parent().expect("a folder").display().to_string();
+        fixture.set("PATH", format!("{programs}:{}", std::env::var("PATH").expect("PATH")));
+        let script = format!("set -e\n{}", commands.join("\n").replace("assay run", "assay plan"));
+        let mut shell = fixture.command(Path::new("/bin/sh"));
+        let copied = CommandResult::from_output(shell.args(["-c", &script]).current_dir(&folder).output().expect("a shell"));
+        copied.success();
+    }
+}
+
+/// Both endings of YAML are read, and a message names the file as it is.
+#[test]
+fn definitions_may_end_in_yml() {
+    let fixture = Fixture::bare();
+    fixture.write("job.yml", JOB);
+    let ran = fixture.assay(&["validate", "job.yml"]).exits(10);
+    assert!(ran.stderr.contains("--> job.yml\n") && ran.stderr.contains("`assay import job.yml` writes"), "{}", ran.stderr);
+    fixture.assay(&["import", "job.yml"]).success();
+    let renamed = |path: &str| {
+        let path = fixture.repo().join(path);
+        fs::rename(&path, path.with_extension("yml")).expect("renamed");
+    };
+    renamed("pipelines/job.yaml");
+    for workload in fs::read_dir(fixture.repo().join("workloads")).expect("workloads") {
+        renamed(&format!("{}/workload.yaml", workload.expect("a folder").path().display()));
+    }
+    let checked = fixture.assay(&["validate"]).success();
+    assert!(!checked.stdout.contains("0 files checked"), "{}", checked.stdout);
+    fixture.commit("the definitions");
+    fixture.assay(&["plan", "pipelines/job.yml"]).success();
+    let workload = files_under(&fixture.repo().join("workloads")).into_iter().next().expect("a workload");
+    let text = fs::read_to_string(&workload).expect("text");
+    fs::write(&workload, text.replace("type: serving", "type: severing")).expect("written");
+    let wrong = fixture.assay(&["plan", "pipelines/job.yml"]).exits(10);
+    assert!(wrong.stderr.contains("/workload.yml:") && !wrong.stderr.contains("workload.yaml"), "{}", wrong.stderr);
 }
 
 #[test]

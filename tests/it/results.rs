@@ -145,6 +145,10 @@ fn a_name_is_given_once() {
     let fixture = Fixture::bare();
     import(&fixture, "vllm", "peers");
     let folder = write_example(&fixture, "vllm");
+    let same = fixture.assay(&["import", "results", &folder, "--name", "peers"]).success().stdout;
+    assert!(same.starts_with("nothing new: the foreign evidence `peers` is of the same files"), "{same}");
+    let (path, text) = RESULT_FORMATS.iter().find(|known| known.name == "vllm").expect("a format").examples[0].files[0];
+    fixture.write(&format!("{folder}/{path}"), &text.replace("6.425", "6.5"));
     let refused = fixture.assay(&["import", "results", &folder, "--name", "peers"]).refuses(2, "file_differs");
     assert!(refused.stderr.contains("has foreign evidence of the name `peers`"), "{}", refused.stderr);
 }
@@ -207,7 +211,19 @@ fn a_changed_or_absent_file_is_reported() {
     }
     let document = fixture.assay(&["compare", id(&imported), id(&imported), "--json"]).success().json();
     assert_eq!((&document["sides"][0]["read_again"], list(&document["sides"][1]["absent"]).len()), (&json!(false), 1));
-    fixture.assay(&["verify", id(&imported), "--strict"]).refuses(20, "artifact_absent");
+    let refused = fixture.assay(&["verify", id(&imported), "--strict"]).refuses(20, "artifact_absent");
+    assert!(
+        refused.stderr.contains("`assay import results PATH --name peers`, with the same files, stores them again"),
+        "{}",
+        refused.stderr
+    );
+    let again = import(&fixture, "sglang", "peers");
+    assert_eq!((id(&again), &again["body"]), (id(&imported), &imported["body"]), "there is no second document");
+    fixture.assay(&["verify", id(&imported), "--strict"]).success();
+    fs::remove_file(&path).expect("removed");
+    write_file(&path, &flip_bit(&bytes));
+    import(&fixture, "sglang", "peers");
+    fixture.assay(&["verify", id(&imported), "--strict"]).success();
     fixture.assay(&["verify", "sha256:00000000"]).refuses(2, "no_such_document");
 }
 
@@ -470,6 +486,9 @@ fn samples_that_are_absent_are_said() {
     fs::remove_file(blob(&fixture.store(), text(&imported["body"]["samples"]["artifact"]["digest"]))).expect("removed");
     let ran = fixture.assay(&["query", "--foreign", sql, "--format", "json"]).success();
     assert!(ran.stderr.contains("absent: the samples of foreign evidence `commands`"), "{}", ran.stderr);
-    fixture.assay(&["query", "--foreign", "--strict", sql]).refuses(20, "artifact_absent");
+    let refused = fixture.assay(&["query", "--foreign", "--strict", sql]).refuses(20, "artifact_absent");
+    assert!(refused.stderr.contains("--name commands`, with the same files, stores them again"), "{}", refused.stderr);
     assert_eq!(ran.stdout, "{\"n\":0}\n");
+    import(&fixture, "hyperfine", "commands");
+    fixture.assay(&["query", "--foreign", "--strict", sql]).success();
 }

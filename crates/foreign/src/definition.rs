@@ -11,6 +11,8 @@ pub struct ImportOptions {
     pub lengths: Option<String>,
     /// The part of the definition that is imported, by its name, if the definition has several.
     pub only: Option<String>,
+    /// The image that was built from the recipe of the definition, `REPOSITORY@sha256:...`; a definition without a recipe ignores it.
+    pub image: Option<String>,
     /// True if the pipeline keeps the grade that the definition demands. A pipeline that no commit holds is exploratory: another version of
     /// the import may give another one.
     pub keeps_grade: bool,

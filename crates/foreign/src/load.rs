@@ -18,6 +18,15 @@ pub(crate) const NO_CAP: &str = "no limit of concurrency stands in its place";
 pub(crate) const CAP: &str =
     "a request that is due beyond it waits, and Assay counts its latencies from the time at which it was due";
 
+/// The remedy of a warm-up that is a number of requests.
+pub(crate) const WARMUP: &str = "Assay's warm-up is a time that comes before: write `load.warmup: TIME` into the workload";
+
+/// The difference of a limit of TTFT or E2E.
+const SEND: &str = "the other tool counts from the send time, and Assay from the intended time if a request has one";
+
+/// The difference of a limit of TPOT.
+const PER_TOKEN: &str = "the other tool divides by the output tokens after the first, and Assay by those after the first event";
+
 /// The most members of a body.
 const MAX_MEMBERS: usize = 100;
 
@@ -118,9 +127,27 @@ impl Mapping<'_> {
         if slos.is_empty() {
             return self.refused(field, "write each limit as NAME:MILLISECONDS");
         }
-        self.draft.workload.push(member("slos", Value::Object(slos)));
-        self.mapped(field, "workload spec.slos");
+        self.limits(field, slos);
     }
+
+    /// Sets limits of requests, whose latencies differ from those of the other tool.
+    fn limits(&mut self, field: &str, slos: serde_json::Map<String, Value>) {
+        let mut hows: Vec<String> = Vec::new();
+        for how in [SEND, PER_TOKEN] {
+            let names: Vec<String> =
+                slos.keys().filter(|slo| difference_of_slo(slo) == how).map(|slo| format!("`{slo}`")).collect();
+            if !names.is_empty() {
+                hows.push(format!("{}: {how}", names.join(" and ")));
+            }
+        }
+        self.draft.workload.push(member("slos", Value::Object(slos)));
+        self.approximated(field, "workload spec.slos", &hows.join("; "));
+    }
+}
+
+/// States the difference between a limit of another tool and the limit of Assay that it becomes.
+pub(crate) fn difference_of_slo(slo: &str) -> &'static str {
+    if slo == "tpot" { PER_TOKEN } else { SEND }
 }
 
 /// States the difference of normally distributed lengths that the other tool clips to bounds, and how far away the bounds are.

@@ -488,6 +488,53 @@ fn an_encoded_password_of_an_address_is_refused_unseen() {
     }
 }
 
+/// Requests of a warm-up are not measured by the other tool, so an import that left them out silently would measure a cold endpoint.
+#[test]
+fn a_warm_up_of_requests_is_refused() {
+    let rows_of = |line: &str, outcome| rows(&command(&line.split_whitespace().collect::<Vec<_>>()), outcome);
+    for (base, option, nothing) in [
+        ("aiperf profile -m m --isl 9 --osl 9", "--warmup-request-count", "0"),
+        ("vllm bench serve --model m --max-concurrency 4", "--num-warmups", "0"),
+        ("python -m sglang.bench_serving --model m --dataset-name random --request-rate 2", "--warmup-requests", "1"),
+    ] {
+        let refused = rows_of(&format!("{base} {option} 50"), Outcome::Refused);
+        assert!(refused.starts_with(option) && refused.contains("write `load.warmup: TIME`"), "{refused}");
+        assert_eq!(rows_of(&format!("{base} {option} {nothing}"), Outcome::Refused), "");
+        assert!(rows_of(&format!("{base} {option} {nothing}"), Outcome::Ignored).contains(option));
+    }
+}
+
+#[test]
+fn limits_of_latencies_that_differ_are_approximated() {
+    let of = |limits: &str| {
+        let line = format!("vllm bench serve --model m --request-rate 2 --goodput {limits}");
+        let imported = command(&line.split_whitespace().collect::<Vec<_>>());
+        assert!(!rows(&imported, Outcome::Mapped).contains("--goodput"));
+        let approximated = rows(&imported, Outcome::Approximated);
+        let row = approximated.lines().find_map(|line| line.strip_prefix("--goodput | workload spec.slos | "));
+        row.expect("a row").to_owned()
+    };
+    let send = "the other tool counts from the send time, and Assay from the intended time if a request has one";
+    let per_token = "the other tool divides by the output tokens after the first, and Assay by those after the first event";
+    assert_eq!(of("tpot:50"), format!("`tpot`: {per_token}"));
+    assert_eq!(of("e2el:900"), format!("`e2e`: {send}"));
+    assert_eq!(of("ttft:200 tpot:50 e2el:900"), format!("`e2e` and `ttft`: {send}; `tpot`: {per_token}"));
+}
+
+#[test]
+fn a_table_has_each_name_once() {
+    for format in FORMATS {
+        let fields = (format.fields)();
+        // `OPTION` stands for the options of one tool, and again for those of another.
+        let is_name = |name: &&str| *name != "OPTION";
+        let mut names: Vec<&str> = fields.iter().flat_map(|field| field.field.split("`, `")).filter(is_name).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all, "{}: {names:?}", format.name);
+    }
+}
+
 /// Notes are parts of sentences: none ends in a full stop.
 #[test]
 fn no_note_ends_in_a_full_stop() {

@@ -162,8 +162,9 @@ impl ForeignGateRequest {
         if let Reading::Absent(absent) = &opened.reading {
             let file = absent.first().map(|path| path.escape_debug().to_string()).unwrap_or_default();
             let message = format!("`{file}` of the foreign evidence `{name}` is absent, so its numbers cannot be read again");
-            return Err(Failure::new(ErrorCode::ArtifactAbsent, message)
-                .hint("put its bytes back: `assay import results` of the same file stores them again"));
+            return Err(Failure::new(ErrorCode::ArtifactAbsent, message).hint(format!(
+                "put its bytes back: `assay import results PATH --name {name}`, with the same files, stores them again"
+            )));
         }
         Ok(opened)
     }

@@ -456,7 +456,7 @@ fn check_count(count: usize) -> Result<(), Failure> {
 }
 
 fn is_yaml(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "yaml")
+    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
 /// Returns the file name alone: a verdict contains no path of a user's machine.

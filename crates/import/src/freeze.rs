@@ -1,13 +1,16 @@
 //! The document of foreign evidence: made from results that were read, and signed.
 
+use std::collections::BTreeSet;
+
 use assay_foreign::{ResultFile, Results, ResultsError, read_results};
 use assay_manifest::{
-    Artifact, Count, Digest, ForeignEvidence, ForeignFile, ForeignSamples, Importer, InputRef, Instant, NotRead, Role, RunId,
-    Shard,
+    Artifact, Count, Digest, Document, ForeignEvidence, ForeignFile, ForeignSamples, Importer, InputRef, Instant, Kind,
+    MAX_MANIFEST_BYTES, NotRead, Role, RunId, Shard,
 };
 use assay_runner::KeyRing;
 use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout, Seal, binary_digest, seal};
 use assay_store::{CreateOutcome, Store};
+use assay_verify::{Blobs as _, StoreBlobs};
 use serde_json::json;
 
 /// The reason for which a file is left out.
@@ -92,6 +95,41 @@ fn failure(error: ResultsError) -> Failure {
 /// # Errors
 /// Fails if the store refuses a write.
 pub fn freeze(store: &Store, files: &[FoundFile], evidence: &ForeignEvidence, samples: &[u8], key: &str) -> Result<(), Failure> {
+    freeze_files(store, files, evidence, samples)?;
+    store.put(key.as_bytes())?;
+    Ok(())
+}
+
+/// Stores the frozen files and the samples again, if the store has foreign evidence of this name and of the same bytes. A second document about them would
+/// count them twice. Returns the evidence of the store, which is not verified; `None` if the name is free.
+///
+/// # Errors
+/// Fails with `file_differs` if the name is that of other evidence, and if the store refuses a write.
+pub fn restore(
+    store: &Store,
+    name: &RunId,
+    files: &[FoundFile],
+    evidence: &ForeignEvidence,
+    samples: &[u8],
+) -> Result<Option<(InputRef, ForeignEvidence)>, Failure> {
+    let Some(accepted) = AcceptedResult::read(store, &Layout::foreign_evidence(name))? else { return Ok(None) };
+    let reference = accepted.as_input(Kind::ForeignEvidence);
+    let bytes = StoreBlobs::new(store.clone()).get(&reference.manifest, MAX_MANIFEST_BYTES)?;
+    let known = match bytes.map(|bytes| Document::parse(&bytes)) {
+        Some(Ok(Document::ForeignEvidence(known))) if digests(&known.body) == digests(evidence) => known.body,
+        _ => return Err(crate::find::taken(store, name)),
+    };
+    freeze_files(store, files, evidence, samples)?;
+    Ok(Some((reference, known)))
+}
+
+/// Returns the digests of the files and the samples of foreign evidence.
+fn digests(evidence: &ForeignEvidence) -> BTreeSet<Digest> {
+    let files = evidence.files.iter().map(|file| file.artifact.digest);
+    files.chain(evidence.samples.iter().map(|samples| samples.artifact.digest)).collect()
+}
+
+fn freeze_files(store: &Store, files: &[FoundFile], evidence: &ForeignEvidence, samples: &[u8]) -> Result<(), Failure> {
     for frozen in &evidence.files {
         if let Some(file) = files.iter().find(|file| file.path == frozen.path) {
             store.put(&file.bytes)?;
@@ -100,7 +138,6 @@ pub fn freeze(store: &Store, files: &[FoundFile], evidence: &ForeignEvidence, sa
     if evidence.samples.is_some() {
         store.put(samples)?;
     }
-    store.put(key.as_bytes())?;
     Ok(())
 }
 

@@ -10,7 +10,7 @@ mod samples;
 pub use check::{
     Reading, SignedForeignEvidence, VerifiedForeignEvidence, public_key_beside, signed_foreign_evidence, verify_foreign_evidence,
 };
-pub use find::{find, is_taken};
-pub use freeze::{FoundFile, describe_results, freeze, key_artifact, sign};
+pub use find::find;
+pub use freeze::{FoundFile, describe_results, freeze, key_artifact, restore, sign};
 pub use history::{ForeignHistory, ForeignValue, Piece, Repetition, histories, in_order};
 pub use samples::{SampleValues, Series, for_each_sample, series};

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::command::{Arguments, Flag, Takes, default_in_place, ignored, many, one, refused, switch};
+use crate::command::{Arguments, Flag, Takes, default_in_place, ignored, many, one, refused, switch, unless};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
-use crate::load::NO_CAP;
+use crate::load::{NO_CAP, WARMUP};
 use crate::mapping::Mapping;
 use crate::value::typed;
 
@@ -66,13 +66,12 @@ pub(crate) static FLAGS: &[Flag] = &[
         Takes::One,
         "the seed of another generator gives other draws; `seed` of a workload repeats Assay's own",
     ),
-    ignored(&["--warmup-request-count"], Takes::One, "Assay's warm-up is a time: `load.warmup`"),
+    unless(&["--warmup-request-count"], "0", WARMUP, "5"),
     ignored(&["--benchmark-grace-period"], Takes::One, "Assay drains the requests that are open"),
     ignored(&["--ui", "--ui-type"], Takes::One, RESULTS),
     ignored(&["--artifact-dir", "--output-artifact-dir"], Takes::One, RESULTS),
     ignored(&["--profile-export-prefix"], Takes::One, RESULTS),
     ignored(&["--use-server-token-count"], Takes::Nothing, "results state the source of the counts of tokens"),
-    ignored(&["--no-server-metrics"], Takes::Nothing, "Assay records the metrics of an endpoint that has them"),
     ignored(&["--tokenizer-revision"], Takes::One, "a tokenizer of Assay is a file beside the workload"),
     ignored(&["--tokenizer-trust-remote-code"], Takes::Nothing, "Assay runs no code of a model"),
     ignored(&["--no-server-metrics"], Takes::Nothing, TELEMETRY),

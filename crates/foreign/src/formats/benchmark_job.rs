@@ -116,7 +116,7 @@ pub(crate) static RULES: &[Rule] = &[
         "spec.additionalRequestParams.*",
         "workload `spec.body`; `ignore_eos` is `spec.exact_output`",
         |field, value, mapping| {
-            let name = field.rsplit('.').next().unwrap_or_default().to_owned();
+            let name = field.strip_prefix("spec.additionalRequestParams.").unwrap_or_default().to_owned();
             mapping.body_member(field, &name, value);
         },
     ),

@@ -38,7 +38,8 @@ const BASELINE: &str = "spec.comparison.baseline.artifactRef";
 const CANDIDATE: &str = "spec.comparison.candidate.artifactRef";
 
 const NO_TRAINING: &str = "Assay runs no training yet";
-const NO_CLASSES: &str = "Assay names no class of a bottleneck: results have the telemetry of the host, the endpoint and the exporters of the pipeline";
+const NO_PROBES: &str =
+    "`assay explain` names a class of bottleneck by its own rules from the telemetry of a run, and runs no probes";
 const NO_RANKS: &str = "a run of an endpoint has no ranks, and Assay changes no node";
 const NOT_COPIED: &str = "its text is not copied: write it into `metadata` of the pipeline if readers need it";
 
@@ -169,12 +170,12 @@ pub(crate) static RULES: &[Rule] = &[
             "distributions and intervals are in every result; a run of an endpoint has no ranks",
         );
     }),
-    rule("spec.bottleneckAnalysis", "ignored: Assay names no class of a bottleneck", |field, _, mapping| {
-        mapping.ignored(field, NO_CLASSES);
+    rule("spec.bottleneckAnalysis", "ignored: `assay explain` has its own rules", |field, _, mapping| {
+        mapping.ignored(field, NO_PROBES);
     }),
     rule("spec.distributed", "ignored: a run of an endpoint has no ranks", |field, _, mapping| mapping.ignored(field, NO_RANKS)),
     rule("spec.observability.correlation.stableJoinKeys", "columns of the curated tables", |field, _, mapping| {
-        let how = "requests have an index in the raw records, and no trace id; the other keys are columns of the curated tables";
+        let how = "requests have an id in the raw records, which is sent as `x-request-id` and as the id of `traceparent`; the other keys are columns of the curated tables";
         mapping.approximated(field, "keys of the curated tables", how);
     }),
     rule("spec.observability.correlation.publishedNumberLineage", "`assay trace`", |field, _, mapping| {
@@ -258,8 +259,8 @@ pub(crate) static RULES: &[Rule] = &[
     rule("spec.sinks.rawArtifacts.*", "ignored: the store decides", |field, _, mapping| {
         mapping.ignored(field, "a store is content-addressed and keeps evidence until `assay runs rm` removes it");
     }),
-    rule("spec.sinks.hotMetrics", "ignored: Assay writes to no time series database", |field, _, mapping| {
-        mapping.ignored(field, "Assay writes to no time series database, so it adds no series to one");
+    rule("spec.sinks.hotMetrics", "ignored: it states no address", |field, _, mapping| {
+        mapping.ignored(field, "it states no address: to push hot metrics, write `publish.hot_metrics` into the pipeline");
     }),
     rule(
         "spec.sinks.curatedWarehouse.store",

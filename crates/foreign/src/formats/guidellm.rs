@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::command::{Arguments, Flag, Takes, default_in_place, ignored, many, one, refused};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
-use crate::load::{CAP, NO_CAP, clipping};
+use crate::load::{CAP, NO_CAP, WARMUP, clipping};
 use crate::mapping::Mapping;
 
 /// The format.
@@ -73,11 +73,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     ignored(&["--disable-progress", "--disable-console", "--disable-console-outputs"], Takes::Nothing, RESULTS),
     ignored(&["--display-scheduler-stats"], Takes::Nothing, RESULTS),
     ignored(&["--data-samples", "--sample-requests"], Takes::One, "Assay draws prompts as it sends them, and keeps all records"),
-    refused(
-        &["--warmup", "--warmup-percent"],
-        Takes::One,
-        "Assay's warm-up is a time that comes before: write `load.warmup: TIME` into the workload",
-    ),
+    refused(&["--warmup", "--warmup-percent"], Takes::One, WARMUP),
     refused(
         &["--cooldown", "--cooldown-percent"],
         Takes::One,

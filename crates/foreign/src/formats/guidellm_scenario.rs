@@ -9,6 +9,7 @@ use crate::document::Fields;
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
 use crate::formats::guidellm::{self, DATASET, Names, REPLAY, SIDES, length_names, lengths};
+use crate::load::WARMUP;
 use crate::mapping::Mapping;
 use crate::value::text;
 
@@ -39,7 +40,6 @@ const RESULTS: &str = "Assay keeps all records and writes its own reports";
 const SESSIONS: &str = "write `sessions: {turns: NUMBER, think_time: TIME}` into the workload";
 const TOOLS: &str = "Assay sends no tools with drawn prompts: put requests with `tools` into a file, and write `dataset: {path: FILE, format: openai_batch}`";
 const SWEEP: &str = "it belongs to the profile `sweep`";
-const WARMUP: &str = "Assay's warm-up is a time that comes before: write `load.warmup: TIME` into the workload";
 const COOLDOWN: &str = "Assay measures up to the end, and drains the requests that are open: remove it";
 const RAMP: &str = "write `load.warmup: TIME` into the workload, which leaves the start out";
 const SATURATION: &str = "write `load: {over_saturation: {in_flight: NUMBER, for: TIME}}` into the workload";
@@ -315,6 +315,11 @@ fn benchmarks(scenario: &Value, arguments: &Arguments, mapping: &mut Mapping<'_>
     for (own, name) in [("benchmarks[].profile.rate", &mut names.rate), ("benchmarks[].profile.streams", &mut names.streams)] {
         if !arguments.has(own) {
             continue;
+        }
+        let field = own.trim_start_matches("benchmarks[].");
+        let stated = |item: &Value| item.get(field).or_else(|| item.pointer(&format!("/{}", field.replace('.', "/")))).cloned();
+        if items.iter().any(|item| !item.is_null() && stated(item).is_none_or(|value| value.is_null())) {
+            mapping.refused("benchmarks", "write a load for each of them, or all loads into `spec.profile`");
         }
         if arguments.has(name) {
             mapping.ignored(name, "each of `benchmarks` states its own");

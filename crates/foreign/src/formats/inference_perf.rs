@@ -8,7 +8,7 @@ use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused, unless
 use crate::document::Fields;
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
-use crate::load::{clipping, plain_label, plain_number};
+use crate::load::{clipping, difference_of_slo, plain_label, plain_number};
 use crate::mapping::Mapping;
 use crate::value::is_credential;
 
@@ -225,7 +225,7 @@ fn map(document: &Value, mapping: &mut Mapping<'_>) {
     mapping.draft.set_name("inference-perf");
     server(&arguments, mapping);
     api(&arguments, mapping);
-    stages(&arguments, mapping);
+    stages(&arguments, document, mapping);
     mapping.timeout(&arguments, "load.request_timeout");
     adapters(&arguments, mapping);
     data(&arguments, mapping);
@@ -330,22 +330,23 @@ const CLOSED: StageFields = StageFields {
     limit: "requests",
 };
 
-fn stages(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+fn stages(arguments: &Arguments, document: &Value, mapping: &mut Mapping<'_>) {
+    let stated = document.pointer("/load/stages").and_then(Value::as_array).map_or(1, Vec::len);
     let field = &arguments.field("load.type");
     match arguments.one("load.type").unwrap_or("constant") {
         "constant" => {
             let how = "inference-perf draws exponential gaps, and scales them so that the last request is due at the end of a stage; the gaps of \
                        Assay's Poisson process are not scaled";
             mapping.approximated(field, "workload spec.load.arrival", how);
-            write_stages(arguments, &OPEN, mapping);
+            write_stages(arguments, stated, &OPEN, mapping);
         }
         "poisson" => {
             mapping.mapped(field, "workload spec.load.arrival");
-            write_stages(arguments, &OPEN, mapping);
+            write_stages(arguments, stated, &OPEN, mapping);
         }
         "concurrent" => {
             mapping.mapped(field, "workload spec.load.mode");
-            write_stages(arguments, &CLOSED, mapping);
+            write_stages(arguments, stated, &CLOSED, mapping);
         }
         "trace_replay" | "trace_session_replay" => mapping.refused(field, TRACE),
         _ => mapping.refused(field, "write `constant`, `poisson` or `concurrent`"),
@@ -353,8 +354,8 @@ fn stages(arguments: &Arguments, mapping: &mut Mapping<'_>) {
 }
 
 /// Writes the stages: as the points of one workload if they differ in their load alone, or else as a workload each.
-fn write_stages(arguments: &Arguments, fields: &StageFields, mapping: &mut Mapping<'_>) {
-    let Some(stages) = read_stages(arguments, fields, mapping) else { return };
+fn write_stages(arguments: &Arguments, stated: usize, fields: &StageFields, mapping: &mut Mapping<'_>) {
+    let Some(stages) = read_stages(arguments, stated, fields, mapping) else { return };
     let are_points = stages.iter().enumerate().all(|(index, (load, end))| {
         let differs = |(other, other_end): &(f64, f64)| other_end.total_cmp(end).is_eq() && other.total_cmp(load).is_ne();
         stages.iter().take(index).all(differs)
@@ -391,8 +392,8 @@ fn write_stages(arguments: &Arguments, fields: &StageFields, mapping: &mut Mappi
     mapping.mapped(fields.end, &format!("workload spec.load.{}", fields.limit));
 }
 
-/// Returns the load and the end of each stage; stages that state other fields or no numbers are refused.
-fn read_stages(arguments: &Arguments, fields: &StageFields, mapping: &mut Mapping<'_>) -> Option<Vec<(f64, f64)>> {
+/// Returns the load and the end of each of the stated stages; stages that state other fields or no numbers are refused.
+fn read_stages(arguments: &Arguments, stated: usize, fields: &StageFields, mapping: &mut Mapping<'_>) -> Option<Vec<(f64, f64)>> {
     let numbers = |name: &str| -> Option<Vec<f64>> { arguments.all(name).iter().map(|text| text.parse::<f64>().ok()).collect() };
     let is_whole = |number: f64| number.fract() == 0.0;
     let (loads, ends) = (numbers(fields.load), numbers(fields.end));
@@ -406,7 +407,8 @@ fn read_stages(arguments: &Arguments, fields: &StageFields, mapping: &mut Mappin
         mapping.refused(fields.end, "write whole numbers from 1");
         return None;
     };
-    if loads.is_empty() || loads.len() != ends.len() || loads.len() > MAX_STAGES {
+    // A stage without one of them would get that of its neighbour.
+    if loads.is_empty() || loads.len() != ends.len() || loads.len() != stated || loads.len() > MAX_STAGES {
         let [load, end] = [fields.load, fields.end].map(|field| field.rsplit('.').next().unwrap_or_default());
         mapping.refused("load.stages", &format!("write 1 to {MAX_STAGES} stages, and `{load}` and `{end}` into each"));
         return None;
@@ -578,7 +580,7 @@ fn goodput(arguments: &Arguments, mapping: &mut Mapping<'_>) {
         let Some(seconds) = arguments.number(&field, mapping) else { continue };
         if seconds > 0.0 && seconds < 1e6 {
             slos.insert(slo.to_owned(), json!(format!("{}ms", plain_number((seconds * 1e6).round() / 1e3))));
-            mapping.mapped(&field, &format!("workload spec.slos.{slo}"));
+            mapping.approximated(&field, "workload spec.slos", difference_of_slo(slo));
         } else {
             mapping.refused(&field, "write a number of seconds above 0");
         }

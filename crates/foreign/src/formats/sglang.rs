@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused, switch};
+use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused, switch, unless};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
 use crate::mapping::Mapping;
@@ -28,6 +28,8 @@ pub(crate) static FORMAT: Format = Format {
 const COMMANDS: &[&[&str]] = &[&["python", "-m", "sglang.bench_serving"], &["python3", "-m", "sglang.bench_serving"]];
 const RESULTS: &str = "Assay keeps all records and reports all metrics and percentiles";
 const DATASET: &str = "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`";
+// The default of SGLang is one request, as Assay's test request.
+const WARMUP_REQUESTS: &str = "Assay sends one test request before the load, and its warm-up is a time: remove it, or write `load.warmup: TIME` into the workload";
 const GROUPS: &str = "write `prefix: {group: TOKENS, groups: NUMBER}` and `lengths` into the workload";
 
 pub(crate) static FLAGS: &[Flag] = &[
@@ -53,7 +55,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     one(&["--extra-request-body"], "`spec.body` and `spec.extra_body`", "{\"min_p\":0.5}"),
     many(&["--header"], "references in the target's `headers`", "x-team=a"),
     ignored(&["--seed"], Takes::One, "the seed of another generator gives other draws; `seed` of a workload repeats Assay's own"),
-    ignored(&["--warmup-requests"], Takes::One, "Assay's warm-up is a time: `load.warmup`"),
+    unless(&["--warmup-requests"], "1", WARMUP_REQUESTS, "5"),
     ignored(&["--output-file"], Takes::One, RESULTS),
     ignored(&["--output-details"], Takes::Nothing, RESULTS),
     ignored(&["--cache-report"], Takes::Nothing, RESULTS),

@@ -344,6 +344,11 @@ fn benchmarks_of_a_scenario_state_the_loads() {
     assert!(files(&imported).contains("rate: [10, 20, 30]"), "{imported:#?}");
     given["benchmarks"] = json!([null, {"profile.rate": 20}]);
     assert!(refused(&given).contains("benchmarks | write a load for each of them"), "{}", refused(&given));
+    // One without a rate has that of the profile, and is not left out in silence.
+    given["benchmarks"] = json!([{"profile.rate": 1}, {}, {"profile.rate": 3}]);
+    assert!(refused(&given).contains("benchmarks | write a load for each of them"), "{}", refused(&given));
+    given["benchmarks"] = json!([{"profile": {"rate": 10}}, {"profile": {"rate": 30}}]);
+    assert!(files(&document(&given)).contains("rate: [10, 30]"), "{:#?}", document(&given));
     given["benchmarks"] = json!([{"profile.rate": 1, "constraints[0].seconds": 5}]);
     assert!(refused(&given).contains("benchmarks[].constraints[0].seconds | this is no field"), "{}", refused(&given));
     given["benchmarks"] = json!([null]);
@@ -391,6 +396,17 @@ fn a_configuration_of_inference_perf_becomes_a_workload_for_each_length_of_a_sta
 }
 
 /// inference-perf ends with `Unsupported API type` for these, so there is nothing that an import could repeat.
+#[test]
+fn a_stage_without_its_rate_or_duration_gets_none_of_its_neighbour() {
+    let mut given = inference_perf_base("");
+    given["load"]["stages"] = json!([{"rate": 1, "duration": 30}, {"rate": 2}, {"duration": 60}]);
+    assert!(
+        refused(&given).contains("load.stages | write 1 to 200 stages, and `rate` and `duration` into each"),
+        "{}",
+        refused(&given)
+    );
+}
+
 #[test]
 fn an_api_that_inference_perf_refuses_with_the_data_is_refused() {
     let with = |api: &str, data: &str, server: &str| {

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused, switch};
+use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused, switch, unless};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
+use crate::load::WARMUP;
 use crate::mapping::Mapping;
 
 /// The format.
@@ -69,7 +70,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     switch(&["--insecure"], "the target's `insecure_skip_tls_verify`"),
     one(&["--ready-check-timeout-sec"], "the target's `ready.timeout`", "10"),
     ignored(&["--seed"], Takes::One, "the seed of another generator gives other draws; `seed` of a workload repeats Assay's own"),
-    ignored(&["--num-warmups"], Takes::One, "Assay's warm-up is a time: `load.warmup`"),
+    unless(&["--num-warmups"], "0", WARMUP, "5"),
     ignored(&["--percentile-metrics"], Takes::One, RESULTS),
     ignored(&["--metric-percentiles"], Takes::One, RESULTS),
     ignored(&["--save-result"], Takes::Nothing, RESULTS),

@@ -41,7 +41,7 @@ const NOT_COPIED: &str = "its text is not copied: write it into `metadata` of th
 const SERVER: &str = "a setting of the server: start the server with it";
 const OBSERVED: &str = "Assay records what it observes of the target's machine";
 const QUALITY: &str = "Assay checks no accuracy: check it before, with the tests that it names";
-const DIAGNOSIS: &str = "Assay names no class of a bottleneck, and changes no node";
+const DIAGNOSIS: &str = "`assay explain` names a class of bottleneck by its own rules, and Assay changes no node";
 const RECORDED: &str = "the recorded environment";
 
 /// All fields, in the order in which they are mapped.
@@ -214,7 +214,7 @@ pub(crate) static RULES: &[Rule] = &[
     rule("metrics.secondary", "Assay's metric of each name; others are ignored", |field, value, mapping| {
         mapping.metrics(field, value);
     }),
-    rule("diagnosis_policy", "ignored: Assay names no class of a bottleneck", |field, _, mapping| {
+    rule("diagnosis_policy", "ignored: `assay explain` has its own rules", |field, _, mapping| {
         mapping.ignored(field, DIAGNOSIS);
     }),
     rule("artifacts.provenance_signing.required", "every manifest is signed", |field, value, mapping| {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use super::document::has_more_objects;
 use super::path::join;
 use crate::value::is_credential;
 use assay_spec::{SCHEMES, carries_key, carries_password, looks_secret, looks_secret_header};
@@ -130,6 +131,10 @@ const CREDENTIAL_LISTS: [&str; 2] = ["credentials", "secrets"];
 /// The schemes of object stores, whose addresses have no user.
 const STORES: [&str; 5] = ["az", "gs", "oci", "pvc", "s3"];
 
+/// The most objects of a text in a document that is searched as JSON. Braces may be written as escapes in the document, so they are counted again. The text
+/// itself is searched however many it has.
+const MAX_INNER_OBJECTS: usize = 100_000;
+
 /// The name in a path of a member whose name itself is, or holds, a credential.
 const HIDDEN: &str = "(a name)";
 
@@ -209,12 +214,17 @@ fn is_pair_of_texts(is_pair: fn(&str, &str) -> bool, first: &Value, second: &Val
 
 fn is_secret_text(name: &str, text: &str) -> bool {
     // Tools write the body and the headers of a request as a text, too.
-    let inner = || serde_json::from_str::<Value>(text).ok().is_some_and(|inner| find(&inner).is_some());
     is_named(name, text)
         || is_secret_member(name, text)
         || is_scheme_and_value(text)
         || find_in_text(text)
-        || (text.trim_start().starts_with(['{', '[']) && inner())
+        || inner_document(text).is_some_and(|inner| find(&inner).is_some())
+}
+
+/// Returns the JSON document that a text is; `None` if it is none, or a large one.
+fn inner_document(text: &str) -> Option<Value> {
+    let is_small = text.trim_start().starts_with(['{', '[']) && !has_more_objects(text.as_bytes(), MAX_INNER_OBJECTS);
+    is_small.then(|| serde_json::from_str(text).ok()).flatten()
 }
 
 /// Returns true if a value only stands for a credential.
@@ -592,6 +602,14 @@ mod tests {
         for (document, place) in cases {
             assert_eq!(find(&document).as_deref(), Some(place), "{document}");
         }
+    }
+
+    /// The braces of a text may be escapes in the file, which the limit of the file does not count.
+    #[test]
+    fn a_text_of_many_objects_is_not_parsed() {
+        let text = |objects: usize| format!("[{}{{\"apiKey\": {{\"plain\": \"canary\"}}}}]", "{},".repeat(objects - 2));
+        assert_eq!(find(&json!({"body": text(MAX_INNER_OBJECTS)})).as_deref(), Some("body"));
+        assert_eq!(inner_document(&text(MAX_INNER_OBJECTS + 1)), None);
     }
 
     #[test]

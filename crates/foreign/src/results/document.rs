@@ -79,13 +79,23 @@ const MAX_OBJECTS: usize = 1_000_000;
 
 fn check_size(file: &str, document: &[u8]) -> Result<(), ResultsError> {
     if document.len() > MAX_DOCUMENT_BYTES {
-        return Err(ResultsError::TooLarge(format!("{} MiB in one document of `{file}`", MAX_DOCUMENT_BYTES >> 20)));
+        return Err(too_large(file));
     }
     // Braces in texts count, too: a scan that tells them apart would cost as much as the parser.
-    if document.iter().filter(|byte| **byte == b'{').take(MAX_OBJECTS + 1).count() > MAX_OBJECTS {
+    if has_more_objects(document, MAX_OBJECTS) {
         return Err(ResultsError::TooLarge(format!("{MAX_OBJECTS} objects in one document of `{file}`")));
     }
     Ok(())
+}
+
+/// Returns the error of a file with a document that is too large.
+pub(super) fn too_large(file: &str) -> ResultsError {
+    ResultsError::TooLarge(format!("{} MiB in one document of `{file}`", MAX_DOCUMENT_BYTES >> 20))
+}
+
+/// Returns true if a document may have more objects than this many, before it is parsed.
+pub(super) fn has_more_objects(document: &[u8], most: usize) -> bool {
+    document.iter().filter(|byte| **byte == b'{').take(most + 1).count() > most
 }
 
 fn check_keys(file: &str, number: u64, document: &[u8]) -> Result<(), ResultsError> {

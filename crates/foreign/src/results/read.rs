@@ -6,7 +6,7 @@ use assay_manifest::{ForeignRow, NotRead};
 use serde_json::Value;
 
 use super::credential;
-use super::document::{Documents, broken_json};
+use super::document::{Documents, MAX_DOCUMENT_BYTES, broken_json, too_large};
 use super::error::ResultsError;
 use super::format::{Form, Part, ResultFormat};
 use super::left_out::{LeftOut, Uneven};
@@ -111,12 +111,20 @@ fn recognise<'a>(file: &ResultFile<'a>) -> Result<Option<Recognised<'a>>, Result
         let found = parts.find(|(_, part)| is_of(part));
         return Ok(found.map(|(format, part)| (format, part, Content::Documents(documents))));
     }
-    let Ok(text) = std::str::from_utf8(file.bytes) else { return Ok(None) };
-    Ok(parts.find_map(|(format, part)| {
+    let is_large = file.bytes.len() > MAX_DOCUMENT_BYTES;
+    let Ok(text) = std::str::from_utf8(if is_large { whole_lines(file.bytes) } else { file.bytes }) else { return Ok(None) };
+    let found = parts.find_map(|(format, part)| {
         let Form::Text(parse) = part.form else { return None };
         let document = parse(text).filter(|document| (part.recognises)(document))?;
         Some((format, part, Content::Text(document)))
-    }))
+    });
+    if is_large && found.is_some() { Err(too_large(file.path)) } else { Ok(found) }
+}
+
+/// Returns the lines at the beginning of a large file. They tell its format; the file is not read as a whole.
+fn whole_lines(bytes: &[u8]) -> &[u8] {
+    let head = bytes.get(..MAX_DOCUMENT_BYTES).unwrap_or(bytes);
+    head.iter().rposition(|byte| *byte == b'\n').and_then(|end| head.get(..end)).unwrap_or_default()
 }
 
 /// The results that were read so far.

@@ -61,6 +61,27 @@ fn every_example_is_recognised_and_read() {
     }
 }
 
+/// A text is as limited as a JSON document. A large file of no known format is left out like any other.
+#[test]
+fn a_text_above_the_limit_is_refused() {
+    let format = RESULT_FORMATS.iter().find(|known| known.name == "loadgen").expect("a format");
+    let (_, text) = format.examples[0].files[0];
+    let line = format!("{}\n", "a ".repeat(32 << 10));
+    let large = format!("{text}{}", line.repeat(1 + (64 << 20) / line.len()));
+    assert_eq!(one(&large).expect_err("too large").to_string(), "more than 64 MiB in one document of `file`");
+    let other = large.replacen("MLPerf Results Summary", "Other", 1);
+    assert_eq!(read(&[("log", &other), ("summary", text)]).expect("read").files.len(), 1);
+    assert_eq!(one(&other).expect_err("unknown"), ResultsError::Unknown);
+}
+
+/// The version decides if two pieces of evidence are of one tool, so it is no label.
+#[test]
+fn a_benchmark_report_states_the_version_of_its_tool() {
+    let results = changed("benchmark-report", "tool_version: 0.3.0", "tool_version: 0.4.0").expect("read");
+    assert_eq!(results.version.as_deref(), Some("0.4.0"));
+    assert!(results.rows.iter().all(|row| !row.labels.contains_key("tool_version")));
+}
+
 /// inference-perf sets the rate of a closed loop to its number of requests, so a label of it would be wrong.
 #[test]
 fn a_closed_loop_of_inference_perf_has_no_request_rate() {

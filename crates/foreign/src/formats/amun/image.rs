@@ -20,8 +20,10 @@ const CONTAINERFILE: &str = "Containerfile";
 /// The folder of files that the image has elsewhere.
 const IMAGE_FILES: &str = "image-files";
 /// The reason why a step refuses a definition that runs as it is.
-const NOT_BUILT: &str = "it is a step of an image that has to be built before the script runs: `assay import` writes the `Containerfile`, and the \
-                         pipeline runs with the image";
+const NOT_BUILT: &str = "it is a step of an image that has to be built before the script runs: `assay import` writes the `Containerfile`, and with \
+                         `--build-image REPOSITORY` builds the image";
+const ON_ONE_MACHINE: &str =
+    "On one machine the script runs with the programs of the machine: nothing of the image or of the stack is there";
 const MAY_BE_CREDENTIAL: &str = "it may hold a credential: remove it";
 
 /// A file that only the image has: its path beside the workload, and its path in the image.
@@ -112,7 +114,14 @@ pub(super) fn map(
         mapping.approximated("base", "workload spec.image", how);
     } else {
         work.files.push((CONTAINERFILE.to_owned(), containerfile::write(base, variables, &recipe)));
-        mapping.approximated("base", "workload spec.files", &build_it(&mapping.draft.workload_folder()));
+        match &mapping.options.image {
+            Some(image) => {
+                work.members.push(member("image", image.as_str()));
+                let how = format!("it is the base of the image that was built from `{CONTAINERFILE}`. {ON_ONE_MACHINE}");
+                mapping.approximated("base", "workload spec.image", &how);
+            }
+            None => mapping.approximated("base", "workload spec.files", &build_it(&mapping.draft.workload_folder())),
+        }
     }
     let files: Vec<Value> = further_files(work).into_iter().map(Value::from).collect();
     if !files.is_empty() {
@@ -122,9 +131,9 @@ pub(super) fn map(
 
 fn build_it(folder: &str) -> String {
     format!(
-        "Assay builds no image: `buildah build -t NAME {folder}` or `docker build -t NAME -f {folder}/{CONTAINERFILE} {folder}` builds it from the \
-         recipe that Amun would have written. Push it, and write `image: NAME@sha256:DIGEST` into the workload. Without it, the script runs with the \
-         programs of the machine: nothing of the image or of the stack is there"
+        "it needs an image, which is not built yet: `--build-image REPOSITORY` builds and pushes it, and writes its digest. By hand: `buildah build \
+         -t NAME {folder}` or `docker build -t NAME -f {folder}/{CONTAINERFILE} {folder}` builds it from the recipe that Amun would have written. \
+         Push it, and write `image: NAME@sha256:DIGEST` into the workload. {ON_ONE_MACHINE}"
     )
 }
 

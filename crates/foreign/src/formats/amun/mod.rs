@@ -39,6 +39,7 @@ const MAX_ITEMS: u64 = 1_000;
 const TIME_LIMIT: &str = "4h";
 
 const NO_STEP: &str = "it is a step of the service, which Assay does not run";
+const OF_ENGINE: &str = "the program that builds the image has limits of its own";
 
 /// All fields. Those without a treatment of their own are mapped together with others.
 pub(crate) static RULES: &[Rule] = &[
@@ -82,8 +83,12 @@ pub(crate) static RULES: &[Rule] = &[
     rule("build.requests.hardware.cpu_model", "like that of `run`, from which it may not differ", |_, _, _| {}),
     rule("build.requests.hardware.physical_cpus", "like that of `run`, from which it may not differ", |_, _, _| {}),
     rule("build.requests.hardware.processor", "like that of `run`, from which it may not differ", |_, _, _| {}),
-    rule("build.requests.cpu", "ignored: Assay builds no image", |field, _, mapping| mapping.ignored(field, NO_STEP)),
-    rule("build.requests.memory", "ignored: Assay builds no image", |field, _, mapping| mapping.ignored(field, NO_STEP)),
+    rule("build.requests.cpu", "ignored: the program that builds the image has limits of its own", |field, _, mapping| {
+        mapping.ignored(field, OF_ENGINE);
+    }),
+    rule("build.requests.memory", "ignored: the program that builds the image has limits of its own", |field, _, mapping| {
+        mapping.ignored(field, OF_ENGINE);
+    }),
     rule("send_messages", "ignored: a message of the service", |field, _, mapping| mapping.ignored(field, NO_STEP)),
     rule("force_sync", "ignored: a step of the service", |field, _, mapping| mapping.ignored(field, NO_STEP)),
 ];

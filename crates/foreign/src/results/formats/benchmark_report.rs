@@ -21,17 +21,26 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
         files: &[("report.yaml", include_str!("../examples/benchmark-report.yaml"))],
     }],
     parts: &[
-        Part { name: "report", form: Form::Json, recognises: is_report, version: "", scopes: SCOPES, not_read: NOT_READ },
-        Part { name: "report", form: Form::Text(parse), recognises: is_report, version: "", scopes: SCOPES, not_read: NOT_READ },
+        Part { name: "report", form: Form::Json, recognises: is_report, version: VERSION, scopes: SCOPES, not_read: NOT_READ },
+        Part {
+            name: "report",
+            form: Form::Text(parse),
+            recognises: is_report,
+            version: VERSION,
+            scopes: SCOPES,
+            not_read: NOT_READ,
+        },
     ],
 };
+
+/// The place of the version of the tool that made the load.
+const VERSION: &str = "scenario/load/standardized/tool_version";
 
 const SCOPES: &[Scope] =
     &[Scope { at: "results/request_performance/aggregate", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS }];
 
 const LABELS: &[Label] = &[
     label("tool", "scenario/load/standardized/tool"),
-    label("tool_version", "scenario/load/standardized/tool_version"),
     label("stage", "scenario/load/standardized/stage"),
     label("request_rate", "scenario/load/standardized/rate_qps"),
     label("concurrency", "scenario/load/standardized/concurrency"),
