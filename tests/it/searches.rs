@@ -105,7 +105,7 @@ fn a_search_that_found_nothing_leaves_a_document_without_loads() {
     let verified = fixture.assay(&["verify", digest]).success().stdout;
     assert!(verified.contains("  ok  2 rounds, "), "{verified}");
     let shown = fixture.assay(&["show", digest]).success().stdout;
-    assert!(shown.contains("found nothing: every load that was tried meets the SLOs, up to concurrency 16"), "{shown}");
+    assert!(shown.contains("found nothing: every concurrency that was tried meets the SLOs, up to concurrency 16"), "{shown}");
     assert!(!shown.contains("in a workload file"), "{shown}");
 }
 
@@ -142,6 +142,8 @@ fn a_document_that_contradicts_its_runs_or_itself_is_refused() {
     assert_eq!(code, 0);
     let wide = refused("changed-13", |result| result.body.rounds[0].run_id = "wide".parse().expect("a run id"));
     assert!(wide.contains("the run `wide` is no round of a search: it has 5 loads, and the round 4"), "{wide}");
+    let question = refused("changed-14", |result| result.body.question.max_concurrency = u32::MAX);
+    assert!(question.contains("its question is none of a search"), "{question}");
     let slos = refused("changed-9", |result| result.body.question.slos.clear());
     assert!(slos.contains("has other SLOs than it states"), "{slos}");
 }

@@ -31,7 +31,7 @@ pub use curve::curve;
 pub use landmarks::{Landmarks, landmarks};
 pub use queue::{AllowedLatencies, Queue};
 pub use result::{ReplayFault, SearchConclusion, WorkloadMismatch, check_workload, conclude, parse_load, question, replay};
-pub use step::{Bracket, MAX_ERROR_RATE, MAX_ROUNDS, SATURATED, Step, next_step};
+pub use step::{Bracket, ClosedLoopEnd, MAX_ERROR_RATE, MAX_ROUNDS, SATURATED, Step, closed_loop_end, next_step};
 
 /// The requests that have to be within every SLO, of how many: 99 of 100, everywhere in Assay.
 pub const GOOD_OF: [u32; 2] = [99, 100];
@@ -41,6 +41,9 @@ pub const DEFAULT_SHARE: f64 = GOOD_OF[0] as f64 / GOOD_OF[1] as f64;
 
 /// The fewest requests of a trial at a load that decide if it meets the SLOs: of fewer, 99 of 100 are all of them.
 pub const MIN_REQUESTS: u64 = GOOD_OF[1] as u64;
+
+/// The most requests in flight of a closed loop that a search may be allowed.
+pub const MAX_CONCURRENCY: u32 = 1_000_000;
 
 /// The purpose of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +70,12 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Returns true for a rule that a search can have. One from a document may be any.
+    pub(crate) fn is_possible(&self) -> bool {
+        let is_share = |number: f64| number > 0.0 && number <= 1.0;
+        is_share(self.share) && is_share(self.precision) && (1..=MAX_CONCURRENCY).contains(&self.max_concurrency)
+    }
+
     /// Returns a search with the defaults: [`DEFAULT_SHARE`], a bracket of 5 %, and at most 1,024 requests in flight.
     pub fn new(goal: Goal) -> Self {
         Self { goal, share: DEFAULT_SHARE, precision: 0.05, max_concurrency: 1_024 }

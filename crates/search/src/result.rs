@@ -10,7 +10,7 @@ use assay_manifest::{
 };
 
 use crate::case::load_of_value;
-use crate::{Bracket, Goal, Landmarks, Load, Observation, Rule, Step, landmarks, next_step};
+use crate::{Bracket, Goal, Landmarks, Load, MAX_CONCURRENCY, Observation, Rule, Step, landmarks, next_step};
 
 /// The end of a search as a document states it: how it ended, the loads to measure, and the landmarks of a sweep.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +28,8 @@ pub struct SearchConclusion {
 pub enum ReplayFault {
     /// It has no round.
     NoRound,
+    /// Its share, precision or number of requests in flight is outside of the limits of a search.
+    NoQuestion,
     /// A load is none: it is not finite, or a number of requests in flight is not whole.
     NoLoad,
     /// A round observed other loads than those that the earlier rounds lead to.
@@ -67,6 +69,10 @@ impl fmt::Display for ReplayFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoRound => f.write_str("it has no round"),
+            Self::NoQuestion => write!(
+                f,
+                "its question is none of a search: share and precision are above 0 and at most 1, and the requests in flight from 1 to {MAX_CONCURRENCY}"
+            ),
             Self::NoLoad => f.write_str("one of its loads is no load"),
             Self::SameRun { round } => write!(f, "its round {round} is the run of an earlier round"),
             Self::OtherLoads { round, expected } => {
@@ -131,6 +137,9 @@ impl std::error::Error for WorkloadMismatch {}
 /// Returns the first fault.
 pub fn replay(result: &SearchResult) -> Result<(), ReplayFault> {
     let rule = rule_of(&result.question);
+    if !rule.is_possible() {
+        return Err(ReplayFault::NoQuestion);
+    }
     let mut seen: Vec<Observation> = Vec::new();
     let mut runs = BTreeSet::new();
     for (round, number) in result.rounds.iter().zip(1..) {
@@ -407,6 +416,23 @@ mod tests {
         let grid = fault(goal, |result| result.grid.truncate(1));
         assert!(grid.starts_with("its grid is not that to which its rounds lead, concurrency "), "{grid}");
         assert_eq!(fault(Goal::Sweep, |result| result.landmarks = None), "its landmarks are not those of its observations");
+    }
+
+    #[test]
+    fn a_question_outside_of_the_limits_of_a_search_is_a_fault() {
+        let goal = Goal::MaxConcurrency;
+        let changes: [fn(&mut SearchQuestion); 6] = [
+            |question| question.max_concurrency = 0,
+            |question| question.max_concurrency = MAX_CONCURRENCY + 1,
+            |question| question.precision = 0.0,
+            |question| question.precision = 1.5,
+            |question| question.share = 0.0,
+            |question| question.share = 1.01,
+        ];
+        for change in changes {
+            let refused = fault(goal, |result| change(&mut result.question));
+            assert!(refused.starts_with("its question is none of a search: "), "{refused}");
+        }
     }
 
     #[test]

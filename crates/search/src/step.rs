@@ -40,7 +40,7 @@ pub enum Step {
     Found(Bracket),
     /// The end of a search for the most load: even this one, the lowest that was tried, falls short.
     NoneMet(Load),
-    /// The end of a search for the most load: this one, the highest that may be tried, meets the SLOs.
+    /// The end of a search for the most load: this one, the highest of its kind that may be tried, and all others of its kind meet the SLOs.
     AllMet(Load),
     /// The end of a search for the most load: the observations contradict each other for as long as a search may last.
     Unsettled,
@@ -69,12 +69,33 @@ impl Bracket {
         let mut grid: Vec<Load> = GRID.iter().map(|factor| like(factor * self.crossing)).collect();
         if let (Load::Concurrency(_), Load::Concurrency(short)) = (self.meets, self.falls_short) {
             // Among few requests in flight, factors of a few percent are the same number: neighbours take their place.
-            grid.extend([short.saturating_sub(1).max(1), short, short + 1].map(Load::Concurrency));
+            grid.extend([short.saturating_sub(1).max(1), short, short.saturating_add(1)].map(Load::Concurrency));
             grid.push(self.meets);
         }
         grid.sort_unstable_by(|one, other| one.amount().total_cmp(&other.amount()));
         grid.dedup();
         grid
+    }
+}
+
+/// The reason why a search for a rate puts no larger closed loop on the endpoint.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ClosedLoopEnd {
+    /// This load, the lowest of them, falls short.
+    FellShort(Load),
+    /// The second of these loads hardly brought more throughput than the first.
+    Saturated([Load; 2]),
+    /// The most requests in flight were tried.
+    Most,
+}
+
+/// Returns the reason why a search for a rate puts no larger closed loop on the endpoint, from all that it observed.
+pub fn closed_loop_end(rule: &Rule, seen: &[Observation]) -> ClosedLoopEnd {
+    let closed = pooled(seen, |load| matches!(load, Load::Concurrency(_)));
+    match (closed.iter().find(|load| !load.meets(rule)), closed.as_slice()) {
+        (Some(short), _) => ClosedLoopEnd::FellShort(short.load),
+        (None, [.., before, last]) if has_saturated(&closed) => ClosedLoopEnd::Saturated([before.load, last.load]),
+        _ => ClosedLoopEnd::Most,
     }
 }
 
@@ -149,9 +170,13 @@ fn next_rate(rule: &Rule, closed: &[Pooled], rates: &[Pooled]) -> Step {
     let lowest = rates.first().map_or(0.0, Pooled::value);
     let highest = rates.last().map_or(0.0, Pooled::value);
     if rates.iter().all(|rate| rate.meets(rule)) {
-        return match rounded(highest * UP) {
-            next if next > limit * HIGHEST_RATE => Step::AllMet(Load::Rate(highest)),
-            next => Step::Observe(vec![Load::Rate(next)]),
+        let next = rounded(highest * UP);
+        return if next <= limit * HIGHEST_RATE {
+            Step::Observe(vec![Load::Rate(next)])
+        } else {
+            // The rates contradict a load that fell short. If that was chance, the closed loop goes on.
+            let unconfirmed = short.filter(|short| short.observations < CONFIRMED);
+            unconfirmed.map_or(Step::AllMet(Load::Rate(highest)), |short| Step::Observe(vec![short.load]))
         };
     }
     if !rates.first().is_some_and(|rate| rate.meets(rule)) {

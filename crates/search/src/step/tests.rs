@@ -115,6 +115,48 @@ fn an_end_that_was_chance_moves_the_bracket() {
     assert!((39.0..44.0).contains(&bracket.crossing), "{bracket:?}");
 }
 
+/// Without a second look at eight in flight, the search would end at four times the throughput of eight: at rate 31.
+#[test]
+fn a_closed_loop_that_fell_short_by_chance_goes_on() {
+    let server = Ideal { limit: 500.0, latency_s: 1.0, knee: 420.0 };
+    let mut unlucky = 1;
+    let (end, seen) = search(&Rule::new(Goal::MaxRate), |load| match load {
+        Load::Concurrency(8) if unlucky > 0 => {
+            unlucky -= 1;
+            Observation { good_fraction: Some(0.9875), ..server.observe(load) }
+        }
+        _ => server.observe(load),
+    });
+    let Step::Found(bracket) = end else { panic!("{end:?}") };
+    assert!(bracket.meets.amount() <= 420.0 && 420.0 < bracket.falls_short.amount(), "{bracket:?}");
+    assert_eq!(seen.iter().filter(|seen| seen.load == Load::Concurrency(8)).count(), 2);
+}
+
+#[test]
+fn the_end_of_the_closed_loop_has_its_reason() {
+    let always = Ideal { knee: f64::INFINITY, ..SERVER };
+    let rule = Rule::new(Goal::MaxRate);
+    let short = |load| match load {
+        Load::Concurrency(8) => Observation { good_fraction: Some(0.9), ..always.observe(load) },
+        _ => always.observe(load),
+    };
+    let (end, seen) = search(&rule, short);
+    assert!(matches!(end, Step::AllMet(Load::Rate(_))), "{end:?}");
+    assert_eq!(closed_loop_end(&rule, &seen), ClosedLoopEnd::FellShort(Load::Concurrency(8)));
+    assert_eq!(seen.iter().filter(|seen| seen.load == Load::Concurrency(8)).count(), 3, "it is confirmed");
+    let (_, seen) = always.search(&rule);
+    assert_eq!(closed_loop_end(&rule, &seen), ClosedLoopEnd::Saturated([16, 32].map(Load::Concurrency)));
+    let narrow = Rule { max_concurrency: 4, ..rule };
+    let (_, seen) = always.search(&narrow);
+    assert_eq!(closed_loop_end(&narrow, &seen), ClosedLoopEnd::Most);
+}
+
+#[test]
+fn the_grid_of_the_most_requests_in_flight_of_all_does_not_overflow() {
+    let bracket = Bracket { meets: Load::Concurrency(1), falls_short: Load::Concurrency(u32::MAX), crossing: 1.0 };
+    assert!(bracket.grid().iter().all(|load| load.amount() >= 1.0));
+}
+
 #[test]
 fn rates_have_three_digits() {
     let rates = [0.012_345, 1.0, 9.996, 123.456, 98_765.0, 0.0, f64::NAN].map(rounded);
