@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,22 +16,13 @@ use assay_manifest::{
 use assay_process::{ChildExit, Command, Status, Usage};
 use assay_stage::{Context, ErrorCode, Failure, MissingValue, Secrets, read_value};
 
-use crate::capture::{Capture, Excerpt};
+use crate::capture::{Capture, Excerpt, MAX_STDERR_BYTES, last_lines};
 use crate::judge::{JudgeInput, judge};
-use crate::workspace::{SCRIPT, Workspace, base_environment};
+use crate::workspace::{SCRIPT, Workspace, base_environment, remove_folder};
 use crate::{instructions, times};
 
 /// The reason code of an attempt that does not count because its kept output held a secret.
 pub(crate) const SECRET_IN_OUTPUT: &str = "secret_in_output";
-
-/// The bytes at the end of a program's stderr that are searched for its last lines.
-const MAX_STDERR_BYTES: u64 = 64 << 10;
-
-/// The maximum number of those lines.
-const MAX_LAST_LINES: usize = 3;
-
-/// The maximum characters of one of them that are shown.
-const MAX_LINE_CHARS: usize = 160;
 
 /// The reason code of an attempt that does not count because its instructions could not be counted.
 const NOT_COUNTED: &str = "instructions_not_counted";
@@ -139,7 +129,9 @@ impl<'a> Runner<'a> {
         let after = host_state(ctx);
         let is_exceeded = [&stdout, &stderr].iter().any(|output| output.is_exceeded());
         let counted = match program.counter.filter(|_| taken.ended.status.is_success()) {
-            Some(counter) => Some(instructions::count(ctx, counter, next(program.times)?, &format!("counts-{place}"), limit)?),
+            Some(counter) => {
+                Some(instructions::count(ctx, counter, next(program.times)?, &format!("counts-{place}"), limit, &secrets)?)
+            }
             None => None,
         };
 
@@ -160,7 +152,7 @@ impl<'a> Runner<'a> {
         } else {
             harness::parse(self.work.output, self.workload.name.as_str(), &self.workload.metrics, &stdout.excerpt)
         };
-        if let Err(error) = fs::remove_dir_all(&folder) {
+        if let Err(error) = remove_folder(&folder) {
             // Files that a script has made unremovable stay until the scratch folder goes; no later attempt uses this folder.
             tracing::warn!(folder = %folder.display(), %error, "the folder of an attempt was not removed");
         }
@@ -230,7 +222,7 @@ impl<'a> Runner<'a> {
             machine: HostChange { before: &state, after: &state, window_ns: taken.ended.wall_ns },
             limits: &self.limits,
         });
-        if let Err(error) = fs::remove_dir_all(&folder) {
+        if let Err(error) = remove_folder(&folder) {
             tracing::warn!(folder = %folder.display(), %error, "the folder of a warm-up run was not removed");
         }
         Ok(reasons.into_iter().next().map_or(Ok(()), |reason| Err(reason.detail)))
@@ -389,16 +381,6 @@ fn search_path(env: &BTreeMap<OsString, OsString>) -> &str {
     env.get(OsStr::new("PATH")).and_then(|path| path.to_str()).unwrap_or_default()
 }
 
-/// Returns the last non-empty lines of an output, if there are any, shortened to fit in a sentence.
-pub(crate) fn last_lines(printed: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(printed);
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let mut last: Vec<String> =
-        lines.rev().take(MAX_LAST_LINES).map(|line| line.escape_debug().take(MAX_LINE_CHARS).collect()).collect();
-    last.reverse();
-    (!last.is_empty()).then(|| last.join(" / "))
-}
-
 /// Returns the folder of the build for trial number `index` of a point: builds take turns, and both sides of a pair have the same
 /// number.
 fn build_folder(folder: Option<&str>, rebuilds: u32, index: u32) -> PathBuf {
@@ -479,7 +461,7 @@ mod tests {
     #[test]
     fn a_variable_has_its_value_from_where_it_says() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        fs::write(file.path(), "secret\n").expect("written");
+        std::fs::write(file.path(), "secret\n").expect("written");
         let path = file.path().display().to_string();
         assert_eq!(resolve(&variable(Some("plain"), None, None)), Ok("plain".into()));
         assert_eq!(resolve(&variable(None, Some("PATH"), None)), Ok(std::env::var_os("PATH").expect("a PATH")));

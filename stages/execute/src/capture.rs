@@ -18,6 +18,15 @@ pub(crate) const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 /// which this process would have to empty beside the measurement; so it may exceed the limit for this long.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
+/// The bytes at the end of a program's stderr that are searched for its last lines.
+pub(crate) const MAX_STDERR_BYTES: u64 = 64 << 10;
+
+/// The maximum number of those lines.
+const MAX_LAST_LINES: usize = 3;
+
+/// The maximum characters of one of them that are shown.
+const MAX_LINE_CHARS: usize = 160;
+
 /// One output of one program.
 pub(crate) struct Capture(File);
 
@@ -127,6 +136,16 @@ pub(crate) fn system(error: &assay_process::Error) -> Failure {
 pub(crate) fn wait(child: Child, limit: Duration, ctx: &Context, outputs: [&Capture; 2]) -> Result<ChildExit, Failure> {
     let is_exceeded = || outputs.iter().any(|output| output.is_exceeded());
     child.wait_within(Some(limit), ctx.cancel(), CHECK_INTERVAL, is_exceeded).map_err(|error| system(&error))
+}
+
+/// Returns the last non-empty lines of an output, if there are any, shortened to fit in a sentence.
+pub(crate) fn last_lines(printed: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(printed);
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut last: Vec<String> =
+        lines.rev().take(MAX_LAST_LINES).map(|line| line.escape_debug().take(MAX_LINE_CHARS).collect()).collect();
+    last.reverse();
+    (!last.is_empty()).then(|| last.join(" / "))
 }
 
 /// Returns the sentence that a program was stopped because of what it printed.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use assay_manifest::InstructionCounter;
 use assay_process::{Command, Output};
-use assay_stage::{Context, ErrorCode, Failure};
+use assay_stage::{Context, ErrorCode, Failure, Secrets};
 
-use crate::capture::system;
+use crate::capture::{self, Capture, Excerpt, MAX_STDERR_BYTES, describe_excess, last_lines, system};
 use crate::workspace::spawner;
 
 /// The maximum bytes that are read of a counter's file. Cachegrind's data on each line of a program may be large; the sum comes
@@ -26,6 +26,7 @@ pub(crate) fn count(
     command: Command,
     name: &str,
     limit: Duration,
+    secrets: &Secrets,
 ) -> Result<Result<u64, String>, Failure> {
     let counts = ctx.scratch().join(name);
     fs::create_dir_all(&counts)
@@ -41,16 +42,26 @@ pub(crate) fn count(
             Failure::new(ErrorCode::CounterAbsent, message).hint(format!("on Debian and Ubuntu: apt-get install {package}"))
         );
     };
-    // Its output was kept when it was timed.
-    let counted = Command { stdout: Output::Null, stderr: Output::Null, ..wrap_command(counter, &tool, &counts, command) };
+    // Its output was kept when it was timed; what the counter says of a failure is on stderr, too.
+    let said = Capture::new(ctx)?;
+    let counted = Command { stdout: Output::Null, stderr: said.output(), ..wrap_command(counter, &tool, &counts, command) };
     let child = spawner()?.spawn(counted).map_err(|error| system(&error))?;
-    let ended = child.wait(Some(limit), ctx.cancel()).map_err(|error| system(&error))?;
+    let ended = capture::wait(child, limit, ctx, [&said, &said])?;
     ctx.check_cancelled()?;
+    if said.is_exceeded() {
+        return Ok(Err(describe_excess(&format!("command under `{counter}`"))));
+    }
     if ended.timed_out {
         return Ok(Err(format!("it ran into the time limit under `{counter}`, which slows it down")));
     }
     if !ended.status.is_success() {
-        return Ok(Err(format!("under `{counter}` it ended with {}", ended.status)));
+        let last = last_lines(&said.excerpt(secrets, Excerpt::Last(MAX_STDERR_BYTES))?);
+        let last = last.map(|lines| format!(": {lines}")).unwrap_or_default();
+        let remedy = match counter {
+            InstructionCounter::Perf => "; if this machine's counter cannot be read, `instructions: cachegrind` needs none",
+            InstructionCounter::Cachegrind => "",
+        };
+        return Ok(Err(format!("under `{counter}` it ended with {}{last}{remedy}", ended.status)));
     }
     let count = sum_counts(counter, &counts);
     if let Err(error) = fs::remove_dir_all(&counts) {

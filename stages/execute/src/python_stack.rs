@@ -12,8 +12,7 @@ use assay_process::Command;
 use assay_stage::{Context, ErrorCode, Failure, Secrets};
 use serde::Deserialize;
 
-use crate::attempt::last_lines;
-use crate::capture::{self, Capture, Excerpt, describe_excess};
+use crate::capture::{self, Capture, Excerpt, describe_excess, last_lines};
 use crate::workspace::{base_environment, spawner};
 
 /// The reason code of a variant whose packages could not be installed.

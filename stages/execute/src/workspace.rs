@@ -33,10 +33,14 @@ impl Workspace {
     /// Runs the workload's preparation in its own folder and keeps its outputs.
     pub(crate) fn prepare(ctx: &Context, workload: &FrozenWorkload) -> Result<(Self, Option<PreparationResult>), Failure> {
         let work = indicator(workload)?;
-        let folder = fresh_folder(ctx, &format!("prepare-{}", workload.name))?;
-        let mut files = place_pinned(ctx, work, &folder)?;
-        let Some(prepare) = &work.prepare else { return Ok((Self { files, failure: None }, None)) };
+        let Some(prepare) = &work.prepare else {
+            return Ok((Self { files: place_pinned(ctx, work, &pinned_folder(ctx, workload)?)?, failure: None }, None));
+        };
+        let folder = prepare_folder(ctx, workload)?;
+        place_pinned(ctx, work, &folder)?;
         let prepared = run_preparation(ctx, workload, prepare, &folder)?;
+        // Attempts get the pinned bytes, whatever the preparation did to its own copies.
+        let mut files = place_pinned(ctx, work, &pinned_folder(ctx, workload)?)?;
         files.extend(prepare.outputs.iter().map(|path| (PathBuf::from(path), folder.join(path))));
         Ok((Self { files, failure: prepared.failure.clone() }, Some(prepared)))
     }
@@ -44,8 +48,8 @@ impl Workspace {
     /// Restores the outputs of an earlier preparation.
     pub(crate) fn restore(ctx: &Context, workload: &FrozenWorkload, prepared: &PreparationResult) -> Result<Self, Failure> {
         let work = indicator(workload)?;
-        let folder = fresh_folder(ctx, &format!("prepare-{}", workload.name))?;
-        let mut files = place_pinned(ctx, work, &folder)?;
+        let folder = prepare_folder(ctx, workload)?;
+        let mut files = place_pinned(ctx, work, &pinned_folder(ctx, workload)?)?;
         if prepared.succeeded {
             for path in work.prepare.iter().flat_map(|prepare| &prepare.outputs) {
                 let name = output_name(workload, path);
@@ -62,7 +66,7 @@ impl Workspace {
     /// Creates the same folder again, in any state of the old one.
     pub(crate) fn renew_folder(&self, ctx: &Context, name: &str) -> Result<PathBuf, Failure> {
         let folder = ctx.scratch().join(name);
-        match fs::remove_dir_all(&folder) {
+        match remove_folder(&folder) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(unwritable(&folder, &error)),
             _ => self.attempt_folder(ctx, name),
         }
@@ -136,6 +140,39 @@ fn make_parent(path: &Path) -> Result<(), Failure> {
         Some(parent) => fs::create_dir_all(parent).map_err(|error| unwritable(parent, &error)),
         None => Ok(()),
     }
+}
+
+/// Returns the folder in which a workload's preparation runs.
+fn prepare_folder(ctx: &Context, workload: &FrozenWorkload) -> Result<PathBuf, Failure> {
+    fresh_folder(ctx, &format!("prepare-{}", workload.name))
+}
+
+/// Returns the folder of a workload's pinned files, from which attempts copy them.
+fn pinned_folder(ctx: &Context, workload: &FrozenWorkload) -> Result<PathBuf, Failure> {
+    fresh_folder(ctx, &format!("pinned-{}", workload.name))
+}
+
+/// Removes a folder with all that is in it, folders included that a program made read-only, as Go does with its cache of modules.
+pub(crate) fn remove_folder(folder: &Path) -> std::io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            make_writable(folder)?;
+            fs::remove_dir_all(folder)
+        }
+        removed => removed,
+    }
+}
+
+/// Makes a folder and those below it writable. Links are not followed.
+fn make_writable(folder: &Path) -> std::io::Result<()> {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            make_writable(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn fresh_folder(ctx: &Context, name: &str) -> Result<PathBuf, Failure> {
@@ -249,6 +286,26 @@ pub(crate) fn spawner() -> Result<&'static Spawner, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_that_a_program_made_read_only_become_writable() {
+        let outer = tempfile::tempdir().expect("a folder");
+        let beside = outer.path().join("beside");
+        fs::create_dir(&beside).expect("created");
+        let (folder, inner) = (outer.path().join("home"), outer.path().join("home/go/pkg"));
+        fs::create_dir_all(&inner).expect("created");
+        fs::write(inner.join("file"), "x").expect("written");
+        std::os::unix::fs::symlink(&beside, inner.join("link")).expect("linked");
+        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        for path in [&beside, &inner, &outer.path().join("home/go")] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o555)).expect("read-only");
+        }
+        make_writable(&folder).expect("writable");
+        assert_eq!((mode(&folder), mode(&inner), mode(&beside)), (0o700, 0o700, 0o555));
+        fs::set_permissions(&inner, fs::Permissions::from_mode(0o555)).expect("read-only");
+        remove_folder(&folder).expect("removed");
+        assert!(!folder.exists() && beside.exists());
+    }
 
     #[test]
     fn only_a_path_of_python_is_another_interpreter() {
