@@ -11,6 +11,7 @@ use assay_api::{CustomApi, InputKind, RequestInput, TextSink};
 use assay_manifest::{Count, Plan, Probe, ServingApi, ServingWork, Target, TokenIds};
 use assay_probe::{Client, FirstEvent, Identity, JsonRequest, PartialResponse, RequestError, endpoint_url};
 use assay_stage::{Context, ErrorCode, Event, Failure};
+use serde_json::Value;
 
 use crate::client_certificate::client_certificate_failure;
 use crate::models::list_models;
@@ -36,12 +37,17 @@ const MAX_TEXT: usize = 200;
 /// The token id of a test request whose ids are those of a tokenizer, which has at least as many words.
 const TEST_ID: u32 = 63;
 
+/// The places of the model in a response: of OpenAI's APIs, of Anthropic's first event, and of the Open Inference Protocol.
+const MODEL_PLACES: [&str; 3] = ["/model", "/message/model", "/model_name"];
+
 /// One kind of request: its path, its body, and the format of its response.
 struct TestRequest<'a> {
     target: &'a Target,
     api: ServingApi,
     /// The path of requests, as the workload has it.
     path: String,
+    /// The requested model.
+    model: String,
     is_streamed: bool,
     /// The description of the API, if the workload has one.
     custom: Option<CustomApi>,
@@ -93,7 +99,7 @@ fn without_absent_members(work: &ServingWork) -> ServingWork {
     work.exact_output &= has_stated_lengths(&work);
     let has_whole_bodies = work.prompts.dataset().is_some_and(|dataset| dataset.summary.whole_bodies.is_some());
     if has_whole_bodies && !work.body.contains_key(TEMPERATURE) && !work.extra_body.contains_key(TEMPERATURE) {
-        work.extra_body.insert(TEMPERATURE.to_owned(), serde_json::Value::Null);
+        work.extra_body.insert(TEMPERATURE.to_owned(), Value::Null);
     }
     work
 }
@@ -118,6 +124,7 @@ impl<'a> TestRequest<'a> {
             target,
             api: work.api,
             path: work.path().to_owned(),
+            model: model.to_owned(),
             is_streamed: work.is_streamed(),
             custom: work.custom.clone(),
             url: endpoint_url(address, work.path()),
@@ -142,11 +149,11 @@ impl<'a> TestRequest<'a> {
                 response,
                 waited_ns: Count(watch.elapsed_ns()),
             };
-            let silent_place = response.as_ref().ok().and_then(|response| self.silent_place(response)).map(str::to_owned);
+            let notes = response.as_ref().map_or_else(|_| Vec::new(), |response| self.notes(response));
             match self.judge(response, identity) {
                 Verdict::Accepted(response) => {
-                    if let Some(place) = silent_place {
-                        ctx.emit(Event::Note { message: self.silence(&place) });
+                    for message in notes {
+                        ctx.emit(Event::Note { message });
                     }
                     return Ok(probe(true, response));
                 }
@@ -161,6 +168,28 @@ impl<'a> TestRequest<'a> {
                 }
             }
         }
+    }
+
+    /// Returns what is worth knowing of a response that is accepted.
+    fn notes(&self, response: &PartialResponse) -> Vec<String> {
+        let silence = self.silent_place(response).map(|place| self.silence(place));
+        let other_model = self.other_model(response).map(|model| {
+            format!(
+                "target `{}` was asked for the model `{}`, and its response names `{model}`: is one another name of the other?",
+                self.target.name,
+                clean(&self.model)
+            )
+        });
+        silence.into_iter().chain(other_model).collect()
+    }
+
+    /// Returns the model that a response names, if it is not the requested one. APIs without such a member, and those that a workload
+    /// describes, name none.
+    fn other_model(&self, response: &PartialResponse) -> Option<String> {
+        let document = response.body.event.as_ref().map_or(response.body.bytes.as_slice(), |event| event.data.as_slice());
+        let document: Value = serde_json::from_slice(document).ok().filter(|_| self.custom.is_none())?;
+        let named = MODEL_PLACES.iter().find_map(|place| document.pointer(place)?.as_str())?;
+        (named != self.model).then(|| clean(named))
     }
 
     /// Returns the place of the texts of a stream whose first event has none there. That may be so, and later events have them.
@@ -239,14 +268,15 @@ impl<'a> TestRequest<'a> {
         if response.body.received == 0 {
             return Verdict::Unavailable(format!("{returned} with an empty body"));
         }
+        let named = self.other_model(response).map_or_else(String::new, |model| format!(", which names the model `{model}`"));
         match (self.is_streamed, response.content_type.as_deref()) {
-            (true, _) if response.body.event.is_some() => Verdict::Accepted(format!("{status}, an event stream")),
+            (true, _) if response.body.event.is_some() => Verdict::Accepted(format!("{status}, an event stream{named}")),
             (true, Some("text/event-stream")) => {
                 Verdict::Unavailable(format!("{returned} with an event stream that ended before an event with data was complete"))
             }
             (false, kind) if kind.is_none_or(is_json) && starts_document(&response.body.bytes) => match &self.custom {
                 Some(custom) if !custom.has_text(&response.body.bytes) => Verdict::Refused(self.place_failure(custom, text)),
-                _ => Verdict::Accepted(format!("{status}, a JSON document")),
+                _ => Verdict::Accepted(format!("{status}, a JSON document{named}")),
             },
             (_, kind) => Verdict::Refused(self.format_failure(kind, text)),
         }

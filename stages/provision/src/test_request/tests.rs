@@ -174,6 +174,32 @@ fn a_response_in_the_format_of_the_api_is_accepted() {
 }
 
 #[test]
+fn a_response_that_names_another_model_is_accepted_and_told() {
+    let stream = |model: &str| with_type("text/event-stream", &format!("data: {{\"model\":\"{model}\",\"choices\":[]}}\n\n"));
+    let document = |body: &str| verdict_on(false, with_type("application/json", body));
+    assert_eq!(verdict_on(true, stream("m")), "accepted: 200 OK, an event stream");
+    assert_eq!(verdict_on(true, stream("m-1")), "accepted: 200 OK, an event stream, which names the model `m-1`");
+    assert_eq!(document(r#"{"model": "x"}"#), "accepted: 200 OK, a JSON document, which names the model `x`");
+    for silent in [r#"{"model": 1}"#, r#"{"model": null}"#, r#"{"models": "x"}"#] {
+        assert_eq!(document(silent), "accepted: 200 OK, a JSON document", "{silent}");
+    }
+    let told = |model: &str| {
+        let reply = stream(model);
+        let server = Server::start(move |_| reply.clone());
+        let (target, work) = (target(), work(true));
+        let request = TestRequest::new(&target, &work, "m", &server.url());
+        let json = JsonRequest { is_streamed: true, request_id: REQUEST_ID, headers: &[], body: &request.body };
+        let response = Client::new(Headers::default()).post_json(&request.url, &json, Duration::from_secs(10));
+        request.notes(&response.expect("a response"))
+    };
+    assert_eq!(told("m"), Vec::<String>::new());
+    assert_eq!(
+        told("m-1"),
+        ["target `t` was asked for the model `m`, and its response names `m-1`: is one another name of the other?"]
+    );
+}
+
+#[test]
 fn a_server_of_http_2_is_refused_by_name() {
     // Its settings, and GOAWAY with the error PROTOCOL_ERROR.
     let frames = [0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
