@@ -1,10 +1,11 @@
 // Opens a report in headless Chromium and asserts what a reader needs of it:
 //
-//     node check.mjs [--empty] REPORT.html [SCREENSHOTS_FOLDER]
+//     node check.mjs [--empty | --foreign] REPORT.html [SCREENSHOTS_FOLDER]
 //
 // At a telephone's width and a desk's, light and dark: nothing fails, nothing is requested, nothing is cut off, every link
 // arrives, every picture has a name, all text can be read, and the keyboard reaches the numbers, and all else that can be used.
-// `--empty` is for a run of which no trial counts: such a page has no number and no picture, and says so. Exits with 1 and one
+// `--empty` is for a run of which no trial counts: such a page has no number and no picture, and says so. `--foreign` is for numbers of
+// another tool: they have no lineage in Assay, the page has a table of them, and its first words are that it is foreign. Exits with 1 and one
 // line for each finding. With a folder it leaves screenshots there, for the eyes that no assertion replaces.
 
 import { mkdtempSync, mkdirSync, rmSync } from "node:fs";
@@ -22,10 +23,10 @@ const CONTRAST = 4.5; // WCAG 2 AA for text
 const MAX_TABS = 12; // the theme, then the first number: a reader without a mouse is not made to wait
 
 const given = process.argv.slice(2);
-const isEmpty = given[0] === "--empty";
-const [report, shots] = isEmpty ? given.slice(1) : given;
+const [isEmpty, isForeign] = ["--empty", "--foreign"].map((option) => given[0] === option);
+const [report, shots] = isEmpty || isForeign ? given.slice(1) : given;
 if (!report) {
-  console.error("usage: node check.mjs [--empty] REPORT.html [SCREENSHOTS_FOLDER]");
+  console.error("usage: node check.mjs [--empty | --foreign] REPORT.html [SCREENSHOTS_FOLDER]");
   process.exit(2);
 }
 const address = pathToFileURL(resolve(report)).href;
@@ -84,6 +85,10 @@ async function look(browser, width, scheme) {
     expect(seen.links === 0, "a run without a number links to one");
     const says = seen.sentences.length > 0 && seen.sentences.every((sentence) => sentence.includes("no number"));
     expect(says, `it does not begin by saying that there is no number: "${seen.sentences.join(" ")}"`);
+  } else if (isForeign) {
+    expect(seen.rows > 0, "there is no table with a row that can be seen");
+    expect(seen.links === 0, "a number of another tool links to a lineage");
+    expect(seen.begin.includes("foreign"), `it does not begin by saying that it is foreign: "${seen.begin}"`);
   } else {
     expect(seen.pictures > 0, "there is no picture");
     expect(seen.links > 0, "no number links to its lineage");

@@ -70,6 +70,8 @@ export function inspect(least) {
     dead,
     links: links.filter((link) => link.matches(".number")).length,
     pictures: pictures.length,
+    rows: [...document.querySelectorAll("table tbody tr")].filter((row) => row.getBoundingClientRect().height > 0).length,
+    begin: document.querySelector("header strong")?.textContent ?? "",
     nameless,
     headings,
     faint: [...faint.values()],

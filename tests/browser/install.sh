@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the browser check into a folder of its own: install.sh FOLDER
 #
-# Afterwards: node FOLDER/check.mjs [--empty] REPORT.html [SCREENSHOTS_FOLDER]
+# Afterwards: node FOLDER/check.mjs [--empty | --foreign] REPORT.html [SCREENSHOTS_FOLDER]
 #             node FOLDER/verifier.mjs VERIFY.html CASES.json [SCREENSHOTS_FOLDER]
 # The browser is Debian's Chromium, which this installs as root if it is absent; no browser is downloaded from elsewhere.
 set -eu

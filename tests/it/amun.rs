@@ -39,12 +39,12 @@ fn specification(members: &Value) -> String {
 }
 
 /// Returns the attempts of a run.
-fn attempts(fixture: &Fixture, run: &str) -> Vec<Value> {
+pub(crate) fn attempts(fixture: &Fixture, run: &str) -> Vec<Value> {
     list(&fixture.manifest(run, "execute")["body"]["attempts"]).clone()
 }
 
 /// Returns the stdout of an attempt.
-fn stdout(fixture: &Fixture, attempt: &Value) -> String {
+pub(crate) fn stdout(fixture: &Fixture, attempt: &Value) -> String {
     let is_stdout = |artifact: &&Value| text(&artifact["name"]).ends_with("/stdout");
     let artifact = list(&attempt["evidence"]).iter().find(is_stdout).expect("it is kept");
     fs::read_to_string(blob(&fixture.store(), text(&artifact["digest"]))).expect("text")
@@ -112,7 +112,11 @@ fn a_specification_that_needs_an_image_first_does_not_run_as_it_is() {
         assert!(parts.iter().all(|part| refused.stderr.contains(part)), "{}", refused.stderr);
         assert!(!fixture.repo().join(".assay/runs").exists(), "nothing is stored");
     };
-    check(json!({"packages": ["gcc"]}), "import_refused", &["`packages`: it is a step of an image", "assay import"]);
+    check(
+        json!({"packages": ["gcc"]}),
+        "import_refused",
+        &["`packages`: it is a step of an image", "assay import", "--build-image REPOSITORY"],
+    );
     check(json!({"script": null}), "import_refused", &["only builds an image"]);
     let secret = json!({"environment": [{"name": "HF_TOKEN", "value": CANARY}, {"name": "TITLE", "value": TITLE}]});
     check(secret, "foreign_credential", &["environment"]);

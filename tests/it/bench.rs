@@ -775,7 +775,7 @@ fn a_search_without_an_end_says_so_and_ends_with_41() {
     let found: Value = serde_json::from_str(&ran.stdout).expect("JSON");
     assert_eq!(
         found["search"]["why"],
-        "every load that was tried has 99 of 100 requests within every SLO, up to concurrency 2; a larger `--up-to` tries more"
+        "every concurrency that was tried has 99 of 100 requests within every SLO, up to 2; a larger `--up-to` tries more"
     );
 }
 

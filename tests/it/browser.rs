@@ -6,8 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use assay_foreign::RESULT_FORMATS;
+
 use crate::bench::{RUN, bench_fixture, failing_server, refusing_server, run_bench};
-use crate::support::{CommandResult, Fixture, binary};
+use crate::support::{CommandResult, Fixture, binary, files_under};
 
 /// The script that opens a page in a browser and checks it.
 struct Browser(PathBuf);
@@ -67,4 +69,41 @@ fn the_pages_with_everything_open() {
         std::fs::write(&path, CommandResult::from_output(made).success().stdout).expect("the page can be written");
         browser.check_page(&[], &path);
     }
+}
+
+/// The pages of foreign evidence: a comparison with samples, one of numbers alone, a history, and a verdict.
+#[test]
+fn the_pages_of_foreign_evidence_open() {
+    let Some(browser) = Browser::from_env() else { return };
+    let fixture = Fixture::bare();
+    foreign_evidence(&fixture);
+    let page = |name: &str| fixture.repo().join(name);
+    for (a, b) in [("hyperfine-01", "hyperfine-02"), ("vllm-01", "vllm-02")] {
+        fixture.assay(&["compare", "--foreign", a, b, "--to", a]).success();
+        browser.check_page(&["--foreign"], &page(a).join("report.html"));
+    }
+    fixture.assay(&["history", "--foreign", "hyperfine.wall_time", "--html", "history.html"]).success();
+    browser.check_page(&["--foreign"], &page("history.html"));
+    let judged = fixture.assay(&["gate", "--foreign", "hyperfine-0*", "--to", "verdict", "--", "hyperfine-1*"]);
+    assert!(judged.code == 0, "{}{}", judged.stdout, judged.stderr);
+    let verdict = files_under(&page("verdict")).into_iter().find(|path| path.ends_with("report.html"));
+    browser.check_page(&["--foreign"], &verdict.expect("a page"));
+}
+
+/// Imports results of two tools: the example of hyperfine eighteen times with other times, and that of vLLM twice.
+fn foreign_evidence(fixture: &Fixture) {
+    let example = |tool: &str| {
+        let format = RESULT_FORMATS.iter().find(|known| known.name == tool).expect("a format");
+        format.examples[0].files[0].1
+    };
+    let import = |name: &str, text: &str| {
+        fixture.write(&format!("results/{name}.json"), text);
+        fixture.assay(&["import", "results", &format!("results/{name}.json"), "--name", name]).success();
+    };
+    for number in (1..=9).chain(11..=19) {
+        let time = format!("0.1{number:02},");
+        import(&format!("hyperfine-{number:02}"), &example("hyperfine").replace("0.104,", &time));
+    }
+    import("vllm-01", example("vllm"));
+    import("vllm-02", &format!("{}\n", example("vllm").trim_end()));
 }

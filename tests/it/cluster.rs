@@ -1,11 +1,12 @@
 //! Runs in a real Kubernetes cluster: the stages as Jobs, faults of the cluster, and isolation of keys and images.
 //!
 //! `ASSAY_TEST_KUBERNETES=node` requests it: `ASSAY_TEST_KUBECONFIG` then names a cluster whose nodes have the image that
-//! `ASSAY_TEST_IMAGE` names by digest, and `ASSAY_TEST_KUBECTL` names kubectl. `ci/test` sets all of them. With
+//! `ASSAY_TEST_IMAGE` names by digest, and `ASSAY_TEST_SHELL_IMAGE` another one with a shell; `ASSAY_TEST_KUBECTL` names kubectl. `ci/test` sets all of them. With
 //! `ASSAY_TEST_KUBERNETES=api` the cluster has an API server and no node, so that no pod runs.
 
 #![expect(clippy::print_stdout, reason = "a test that looks at less says so")]
 
+mod amun;
 mod replicas;
 
 use std::collections::BTreeMap;
@@ -203,8 +204,9 @@ impl Installation {
         if lab.has_node {
             lab.kubectl(&["--namespace", &store, "rollout", "status", "deployment/assay-store", "--timeout", "180s"]).success();
         }
-        // Images that stages may name: one that no node has, and one that is not Assay's.
-        let reviewed = [Some(format!("assay.test/absent@sha256:{}", "0".repeat(64))), lab.other_image()];
+        // Images that stages may name: one that no node has, one that is not Assay's, and one with a shell.
+        let shell = std::env::var("ASSAY_TEST_SHELL_IMAGE").ok();
+        let reviewed = [Some(format!("assay.test/absent@sha256:{}", "0".repeat(64))), lab.other_image(), shell];
         let images = json!({"data": {"images": reviewed.into_iter().flatten().collect::<Vec<_>>().join("\n")}});
         lab.kubectl(&["--namespace", namespace, "patch", "configmap", "assay", "--patch", &images.to_string()]).success();
         let template = "{{.data.AWS_SECRET_ACCESS_KEY | base64decode}}";
@@ -763,6 +765,9 @@ fn load_waits_in_its_queue_and_gives_up() {
     let evidence = text(&person.fixture.manifest("queued", "collect")["body"]["evidence"]["digest"]).to_owned();
     let bytes = std::fs::read(crate::support::blob(&person.fixture.store(), &evidence)).expect("a blob");
     assert!(String::from_utf8_lossy(&bytes).contains("cluster/workloads.json"), "what the queue said is kept");
+    let summary = person.fixture.manifest("queued", "reduce");
+    let tables: Vec<_> = list(&summary["body"]["files"]).iter().map(|file| text(&file["table"])).collect();
+    assert!(tables.contains(&"cluster_event_fact"), "the events of its pods have rows: {tables:?}");
     person.assert_nothing_left("queued");
 }
 

@@ -325,7 +325,7 @@ fn a_regression_that_nothing_recorded_explains_says_so() {
     gate(fixture, "why", 61, &["--baseline", "main", "--to", &folder.display().to_string()]).exits(40);
     let comment = fs::read_to_string(folder.join("latency/comment.md")).expect("a comment");
     let why = comment.lines().find(|line| line.starts_with("**Why**: ")).unwrap_or_else(|| panic!("no reason: {comment}"));
-    assert!(why.starts_with("**Why**: Not explained: nothing that was recorded moved with it, and "), "{why}");
+    assert!(why.starts_with("**Why**: Not explained: no rule holds"), "{why}");
     assert!(comment.contains("`assay explain why` shows what was checked"), "{comment}");
 }
 
@@ -833,10 +833,12 @@ fn what_a_change_was_merged_with_has_to_be_of_the_branch_and_no_older_than_the_c
 fn rules_where_no_gate_reads_them_are_problems() {
     let fixture = Fixture::bare();
     let accepted = acknowledgement(1, "ttft_ms_p50", "2100-01-01T00:00:00Z");
-    fixture.write("pipelines/acks/read.yaml", &accepted);
+    for read in ["pipelines/acks/read.yaml", "pipelines/acks/read-too.yml"] {
+        fixture.write(read, &accepted);
+    }
     fixture.assay(&["validate"]).success();
     for (path, says) in [
-        ("pipelines/acks/unread.yml", "nothing reads a definition here whose name ends in `.yml`"),
+        ("pipelines/noise/unread.yml", "gates read no noise file whose name ends in `.yml`"),
         ("pipelines/acks/below/unread.yaml", "gates read no acknowledgement here"),
     ] {
         fixture.write(path, &accepted);

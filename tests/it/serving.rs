@@ -1173,6 +1173,14 @@ fn what_was_recorded_during_a_trial_is_in_rows() {
         assert!(metrics.contains(metric), "{metric} is missing in {metrics:#?}");
     }
     assert!(!metrics.iter().any(|metric| metric.contains("_bucket")), "{metrics:#?}");
+    // What the recorder itself takes is in every run, and is no more than the machine has.
+    let own: Vec<_> = rows.iter().filter(|row| row.text("metric") == Some("recorder_cpu_us")).collect();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    let is_possible = |row: &&assay_warehouse::Row| {
+        let mean = crate::exporters::float(row, "mean");
+        row.text("unit") == Some("us/s") && mean.is_finite() && (0.0..cores * 1e6).contains(&mean)
+    };
+    assert!(!own.is_empty() && own.iter().all(is_possible), "{own:?}");
     fixture.assay(&["verify", "one", "--recompute"]).success();
 }
 

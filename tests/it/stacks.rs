@@ -293,7 +293,7 @@ fn recorded_lock_files_become_a_pipeline_that_is_measured_and_ranked() {
     );
     assert!(!dry.contains("written   ") && !dry.contains("seed"), "{dry}");
     let made = stacks(&fixture, &["--locks", "recorded", "--trials", "3"]).success().stdout;
-    assert!(made.contains("2 stacks, 1 resolution of a stack that was there, 1 skipped\n"), "{made}");
+    assert!(made.contains("2 stacks, 1 lock file of a stack that was there, 1 skipped\n"), "{made}");
     assert!(made.contains("skipped   open: line 1: `pace` has no exact version"), "{made}");
     assert!(!made.contains("dry run") && !made.contains("seed"), "{made}");
     let report: Value =

@@ -190,15 +190,62 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     finish(Ok(Exit::Done))
 }
 
-/// Returns what to write instead of a value that cannot be read, if its reason is one of the standard library, which says what is wrong and not what is
-/// right.
-fn usage_hint(error: &clap::Error) -> Option<&'static str> {
-    let reason = std::error::Error::source(error)?.to_string();
-    match reason.as_str() {
-        "invalid digit found in string" | "cannot parse integer from empty string" => Some("write a whole number, such as `8`"),
-        "invalid float literal" | "cannot parse float from empty string" => Some("write a number, such as `2.5`"),
+/// Returns what to write instead, if the message of the parser says what is wrong and not what is right.
+fn usage_hint(error: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let has = |kinds: &[ContextKind]| kinds.iter().any(|kind| error.get(*kind).is_some());
+    let argument = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(argument)) => argument.as_str(),
+        _ => "",
+    };
+    if let Some(hint) = std::error::Error::source(error).and_then(|reason| number_hint(&reason.to_string())) {
+        return Some(hint);
+    }
+    let is_empty = || matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
+    match error.kind() {
+        ErrorKind::InvalidValue if is_empty() && argument.starts_with('-') => {
+            Some(format!("write it behind the option: `{argument}`"))
+        }
+        ErrorKind::ArgumentConflict if argument == repeated(error) => Some("give it once".to_owned()),
+        ErrorKind::ArgumentConflict => Some("leave one of them out".to_owned()),
+        ErrorKind::UnknownArgument
+            if !has(&[ContextKind::SuggestedArg, ContextKind::Suggested, ContextKind::SuggestedSubcommand]) =>
+        {
+            Some("the same command with `--help` lists its options".to_owned())
+        }
+        ErrorKind::InvalidSubcommand if !has(&[ContextKind::SuggestedSubcommand]) => {
+            Some("the same command with `--help` instead lists its commands".to_owned())
+        }
         _ => None,
     }
+}
+
+/// Returns the argument that another one is in conflict with; empty if there are several.
+fn repeated(error: &clap::Error) -> &str {
+    match error.get(clap::error::ContextKind::PriorArg) {
+        Some(clap::error::ContextValue::String(prior)) => prior,
+        _ => "",
+    }
+}
+
+/// Returns the number to write, for a reason of the standard library or of a range.
+fn number_hint(reason: &str) -> Option<String> {
+    let hint = match reason {
+        "invalid digit found in string" | "cannot parse integer from empty string" => "write a whole number, such as `8`",
+        "invalid float literal" | "cannot parse float from empty string" => "write a number, such as `2.5`",
+        "number too large to fit in target type" => "write a smaller number",
+        "number too small to fit in target type" => "write a larger number",
+        _ => {
+            let (_, range) = reason.split_once(" is not in ")?;
+            let (least, most) = range.split_once("..")?;
+            return Some(match most.strip_prefix('=') {
+                // The largest number that the type holds is no limit that a person has in mind.
+                Some(most) if most.len() < 10 => format!("write a number from {least} to {most}"),
+                _ => format!("write a number, {least} or more"),
+            });
+        }
+    };
+    Some(hint.to_owned())
 }
 
 #[cfg(test)]
@@ -207,7 +254,7 @@ mod tests {
 
     /// The reasons are those of this version of the standard library: another one fails here.
     #[test]
-    fn a_value_that_is_no_number_has_a_hint() {
+    fn the_commonest_mistakes_have_a_hint() {
         #[derive(clap::Parser)]
         struct Example {
             #[arg(long)]
@@ -216,18 +263,39 @@ mod tests {
             share: Option<f64>,
             #[arg(long)]
             name: Option<assay_manifest::Name>,
+            #[arg(long, conflicts_with = "whole", value_parser = clap::value_parser!(u32).range(1..=200))]
+            count: Option<u32>,
+            #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+            least: Option<u64>,
+            #[arg(long)]
+            flag: bool,
         }
         let hint = |words: &[&str]| {
             let parsed = <Example as clap::Parser>::try_parse_from([&["example"], words].concat());
-            usage_hint(&parsed.map(|given| (given.whole, given.share, given.name)).expect_err("refused"))
+            let of =
+                |given: Example| format!("{:?}", (given.whole, given.share, given.name, given.count, given.least, given.flag));
+            usage_hint(&parsed.map(of).expect_err("refused"))
         };
-        assert_eq!(hint(&["--whole", "many"]), Some("write a whole number, such as `8`"));
-        assert_eq!(hint(&["--whole", ""]), Some("write a whole number, such as `8`"));
-        assert_eq!(hint(&["--whole", "300"]), None, "clap states the range");
-        assert_eq!(hint(&["--share", "many"]), Some("write a number, such as `2.5`"));
-        assert_eq!(hint(&["--share", ""]), Some("write a number, such as `2.5`"));
-        assert_eq!(hint(&["--name", "A B"]), None);
-        assert_eq!(hint(&["--nothing"]), None);
+        let hint = |words: &[&str]| hint(words).unwrap_or_default();
+        for (words, expected) in [
+            (&["--whole", "many"][..], "write a whole number, such as `8`"),
+            (&["--whole", ""], "write a whole number, such as `8`"),
+            (&["--whole", "300"], "write a number from 0 to 255"),
+            (&["--least", "99999999999999999999"], "write a smaller number"),
+            (&["--count", "300"], "write a number from 1 to 200"),
+            (&["--least", "0"], "write a number, 1 or more"),
+            (&["--share", "many"], "write a number, such as `2.5`"),
+            (&["--share", ""], "write a number, such as `2.5`"),
+            (&["--share"], "write it behind the option: `--share <SHARE>`"),
+            (&["--flag", "--flag"], "give it once"),
+            (&["--whole", "1", "--count", "2"], "leave one of them out"),
+            (&["--nothing"], "the same command with `--help` lists its options"),
+            (&["stray"], "the same command with `--help` lists its options"),
+            (&["--shar", "2"], ""),
+            (&["--name", "A B"], ""),
+        ] {
+            assert_eq!(hint(words), expected, "{words:?}");
+        }
     }
 
     #[test]

@@ -60,6 +60,7 @@ error_codes! {
     NotAFolder, "not_a_folder", Usage, Lasting, "The branch holds a file at the path where a folder should be.", "Name another folder, or another branch.";
     NotJudged, "not_judged", Usage, Lasting, "The evidence cannot be judged: runs without a comparison, of several trees or without a look left; foreign evidence without a number in common, or too much of it.", "Check `comparison` and `gates` of the pipeline; for foreign evidence, the pieces that were named.";
     NotPublished, "not_published", Usage, Lasting, "The run has no result yet, or is not published.", "Repeat the command that began the run, with its `--run-id`.";
+    NothingBuilt, "nothing_built", Usage, Lasting, "An imported definition has no image to build, or several.", "Leave `--build-image` out, or import one definition whose table names a `Containerfile`.";
     NothingCompared, "nothing_compared", Usage, Lasting, "The two runs have no metric of the same work in common.", "Compare runs of the same pipeline, or name targets and workloads alike.";
     NothingJudged, "nothing_judged", Usage, Lasting, "The run reports no primary metric for which a better direction is defined.", "Set `better` for a primary metric in the workload.";
     NothingLearned, "nothing_learned", Usage, Lasting, "Too few runs of the pipeline compare the same work to learn noise from them.", "Run the pipeline more often without changing its workloads, with two or more pairs in its `comparison`.";
@@ -132,6 +133,7 @@ error_codes! {
     SearchMissing, "search_missing", Definition, Lasting, "The store has no search result of the digest that a workload names.", "Search again with `assay bench` in this store and name the new result, or name the store of the search with `--store`.";
     Seed, "seed", Definition, Lasting, "The seed of a workload is not valid.", "Correct the seed of the workload.";
     SeveralPipelines, "several_pipelines", Definition, Lasting, "The documents of another tool's file make several pipelines, and a run has one.", "Write each document into a file of its own, or write the pipelines with `assay import FILE`.";
+    StackInCluster, "stack_in_cluster", Definition, Lasting, "A variant has a lock file of Python packages, and a run in a cluster installs none.", "Run the pipeline on one machine, or in a cluster with an image for each stack, named by a workload of its own.";
     StageImage, "stage_image", Definition, Lasting, "The installation does not allow the image of a stage.", "Ask an administrator to add the image to `images` of the ConfigMap `assay`.";
     Stale, "stale", Definition, Lasting, "Generated files are not up to date.", "Run `assay generate`, and commit the files that it writes.";
     TargetCommand, "target_command", Definition, Lasting, "A target has an empty command.", "Write a program into the target's `command`.";
@@ -322,7 +324,7 @@ error_codes! {
     NoTrust, "no_trust", Unestablished, Lasting, "The run is consistent, but its signers are not established.", "Name the trusted signers with `--trust`; a gate can also judge such a run with `--unestablished`.";
     NotRecomputed, "not_recomputed", Unestablished, Lasting, "Bytes from which the result would be computed again are missing, and no signed tombstone explains it. What is there verifies.", "Verify a copy that has the raw bytes, or accept the lower level by leaving out `--recompute`.";
     RunIncomplete, "run_incomplete", Unestablished, Lasting, "The run has no result yet: it is in progress, or it was interrupted. What it has verifies.", "Wait for it to end; if nothing drives it any more, repeat the command that began it, with its `--run-id`.";
-    SignerNotEstablished, "signer_not_established", Unestablished, Lasting, "The signers of the run are not established, and a pushed run is permanent.", "Name the trusted signers with `--trust POLICY` or `--trust FINGERPRINT`.";
+    SignerNotEstablished, "signer_not_established", Unestablished, Lasting, "The signers of the run are not established, and what is pushed or written of it stays.", "Name the trusted signers with `--trust POLICY` or `--trust FINGERPRINT`.";
     Admission, "admission", Environment, AtOnce, "Pod Security or an admission webhook of the cluster rejected an object.", "Change what the rule in the message names; the stages' pods comply with the level `restricted`.";
     AlreadyExists, "already_exists", Environment, AtOnce, "The cluster already has an object of this name.", "Delete the object, or run again with the same `--run-id`.";
     AttemptTaken, "attempt_taken", Environment, AtOnce, "Another process of this stage is executing the same attempt.", "Wait for the other process to end, then run again with the same `--run-id`.";
@@ -331,6 +333,7 @@ error_codes! {
     Binary, "binary", Environment, AtOnce, "The running program cannot be read to compute its digest.", "Mount `/proc`, and check that the program's file can be read.";
     BranchMoved, "branch_moved", Environment, AtOnce, "Other pushes changed the branch during every attempt to push to it.", "Push again when fewer clients push to the branch.";
     BranchProtected, "branch_protected", Environment, AtOnce, "The Git remote rejected the push because the branch is protected.", "Allow this account to bypass the protection, or name a branch that is not protected.";
+    BuilderAbsent, "builder_absent", Environment, Lasting, "No program that builds images is in `PATH`.", "Install buildah, podman or docker, or build the image by hand.";
     Busy, "busy", Environment, AtOnce, "Other processes added verdicts about the same subject during every attempt.", "Judge again when the other processes have ended.";
     Cancel, "cancel", Environment, AtOnce, "The pipe for cancellation cannot be created.", "Raise the limit of open files (`ulimit -n`).";
     CannotFlush, "cannot_flush", Environment, Lasting, "The prefix cache of a target cannot be emptied.", "Start vLLM with `VLLM_SERVER_DEV_MODE=1`, or set `cache: cold_salt` and `isolation: none`.";
@@ -372,6 +375,8 @@ error_codes! {
     Home, "home", Environment, AtOnce, "Assay's folder for logs, locks and published runs cannot be created.", "Check the permissions of the folder and the free disk space.";
     HookRefused, "hook_refused", Environment, AtOnce, "A hook of the Git remote rejected the push.", "Ask the owner of the remote why the hook rejects the push.";
     HotMetrics, "hot_metrics", Environment, AtOnce, "A receiver of hot metrics did not accept all series of the run. The run is finished and published.", "Push them again with `assay push RUN --hot-metrics`.";
+    ImageNotBuilt, "image_not_built", Environment, Lasting, "The image of an imported definition could not be built. Nothing was written.", "Read the lines of the program below the message, and repeat the import.";
+    ImageNotPushed, "image_not_pushed", Environment, Lasting, "The image of an imported definition could not be pushed, or the registry does not give it by its digest. Nothing was written.", "Log in to the registry with the program that builds the image, and repeat the import.";
     ImagePull, "image_pull", Environment, AtOnce, "A container image cannot be pulled.", "Check that the registry has the image, and check `imagePullSecrets`.";
     InUse, "in_use", Environment, AtOnce, "A temporary namespace is kept because another run uses it.", "Remove it with `kubectl delete namespace` when that run has ended.";
     InstallPrograms, "install_programs", Environment, AtOnce, "A program of Assay cannot be copied into the folder.", "Check the permissions of the folder and the free disk space.";
@@ -429,7 +434,7 @@ error_codes! {
     Scratch, "scratch", Environment, AtOnce, "A scratch folder or file cannot be created, read or written.", "Check the free disk space and the rights on the temporary folder.";
     ScratchFull, "scratch_full", Environment, AtOnce, "The scratch folder reached its size limit.", "Give the stage a larger scratch volume and limit.";
     SecretAbsent, "secret_absent", Environment, Lasting, "A secret that headers, certificates or variables refer to cannot be read or used.", "Set the environment variable or create the file that the definition names.";
-    SeriesBudget, "series_budget", Environment, Lasting, "The hot metrics of the run are more series than the budget allows. Nothing was pushed.", "Measure fewer points in one run, push fewer labels, or raise `spec.publish.hot_metrics.max_active_series`.";
+    SeriesBudget, "series_budget", Environment, Lasting, "The hot metrics of the run are more series than the budget allows. The receiver got nothing.", "Measure fewer points in one run, push fewer labels, or raise `spec.publish.hot_metrics.max_active_series`.";
     SeriesLabel, "series_label", Environment, Lasting, "A label of hot metrics has a value that no series may have. Nothing was pushed.", "Correct the declared fact that the message names, such as `place.region` of the target.";
     Sha256Remote, "sha256_remote", Environment, AtOnce, "The remote repository has SHA-256 objects, which are not supported.", "Use a repository with SHA-1 objects.";
     ShardLost, "shard_lost", Environment, AtOnce, "Another shard of the attempt ended or did not respond in time.", "See the logs of the other shards; the attempt is repeated if the retry budget allows.";

@@ -21,7 +21,14 @@ pub(crate) fn plan_telemetry(
     let built_in = &mut |pack: &Name| pins.query_pack(&source.name, pack);
     let own = &mut |path: &str| plan_file(&source.name, path, files.bytes(path), files.file(path)?.artifact.clone());
     let prometheus = source.prometheus.as_ref().map(|server| plan_prometheus(server, built_in, own)).transpose()?;
-    Ok(TelemetrySource { name: source.name.clone(), scrape: source.scrape.clone(), prometheus })
+    Ok(TelemetrySource {
+        name: source.name.clone(),
+        scrape: source.scrape.clone(),
+        prometheus,
+        nvidia_smi: source.nvidia_smi,
+        otlp: source.otlp.clone(),
+        sacct: source.sacct.clone(),
+    })
 }
 
 /// Returns the Prometheus of a telemetry source as a plan of this Assay would have it, with the bytes of its files by path.

@@ -280,15 +280,24 @@ impl Measured {
 }
 
 impl Ranking {
-    /// Returns the variants that cannot be told apart from the one at a place.
+    /// Returns the variants that cannot be told apart from the one at a place. One that was not compared with it is none of them.
     pub fn not_told_apart(&self, place: usize) -> Vec<&str> {
+        self.others(place, |pair| pair.test.is_ok() && !pair.is_told_apart())
+    }
+
+    /// Returns the variants that were not compared with the one at a place.
+    pub fn not_compared(&self, place: usize) -> Vec<&str> {
+        self.others(place, |pair| pair.test.is_err())
+    }
+
+    /// Returns the other variants of the pairs of the one at a place.
+    fn others(&self, place: usize, is_one: impl Fn(&Pair) -> bool) -> Vec<&str> {
         let other = |pair: &Pair| match pair.places {
             (first, second) if first == place => Some(second),
             (first, second) if second == place => Some(first),
             _ => None,
         };
-        let pairs = self.pairs.iter().filter(|pair| !pair.is_told_apart());
-        pairs.filter_map(other).map(|place| self.measured.name(place)).collect()
+        self.pairs.iter().filter(|pair| is_one(pair)).filter_map(other).map(|place| self.measured.name(place)).collect()
     }
 
     /// Returns the pair of the best one and the one at a place.
@@ -308,25 +317,31 @@ impl Ranking {
             let pair = self.against_best(place).filter(|pair| pair.is_told_apart())?;
             Some((self.measured.name(place), pair.test.as_ref().ok()?))
         });
-        let similar: Vec<String> = self.not_told_apart(0).iter().map(|name| format!("`{name}`")).collect();
+        let (similar, unknown) = (self.not_told_apart(0), self.not_compared(0));
         let Some((next, test)) = told_apart else {
-            return format!("`{best}` has the best median, and no other variant can be told apart from it");
+            return match (similar.is_empty(), unknown.is_empty()) {
+                (_, true) => format!("`{best}` has the best median, and no other variant can be told apart from it"),
+                (true, false) => format!("`{best}` has the best median, and no other variant was compared with it"),
+                (false, false) => format!("`{best}` has the best median; {}", rest(&similar, &unknown)),
+            };
         };
         let ratio = self.ratio_sentence(next, test);
-        match similar.len() {
-            0 => format!("`{best}` is {}: {ratio}", self.superlative()),
-            1 => format!("`{best}` is {ratio}; {} cannot be told apart from it", similar.join("")),
-            count => {
-                let names = first_names(&similar);
-                format!("`{best}` is {ratio}; {count} others cannot be told apart from it: {names}")
-            }
+        if similar.is_empty() && unknown.is_empty() {
+            format!("`{best}` is {}: {ratio}", self.superlative())
+        } else {
+            format!("`{best}` is {ratio}; {}", rest(&similar, &unknown))
         }
     }
 
-    fn superlative(&self) -> &'static str {
-        match self.measured.quantity() {
+    /// Returns the word for the first one: of all variants, or of those that are ranked.
+    fn superlative(&self) -> String {
+        let word = match self.measured.quantity() {
             Quantity::Speed => "fastest",
             Quantity::Other(_) => "best",
+        };
+        match self.measured.left_out.len() {
+            0 => word.to_owned(),
+            more => format!("{word} of the {} that are ranked, {more} left out", self.measured.candidates.len()),
         }
     }
 
@@ -343,6 +358,21 @@ impl Ranking {
             }
         }
     }
+}
+
+/// Says which variants cannot be told apart from the first one, and which were not compared with it.
+fn rest(similar: &[&str], unknown: &[&str]) -> String {
+    let said = |names: &[&str], what: &str| {
+        let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        match names.len() {
+            0 => None,
+            1 => Some(format!("{} {what}", quoted.join(""))),
+            count => Some(format!("{count} others {what}: {}", first_names(&quoted))),
+        }
+    };
+    let was = if unknown.len() == 1 { "was" } else { "were" };
+    let parts = [said(similar, "cannot be told apart from it"), said(unknown, &format!("{was} not compared with it"))];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// Returns a ratio with two decimal places, or with three digits if that would hide it.
@@ -434,7 +464,17 @@ mod tests {
         assert_eq!(zero.pairs[0].test, Err("a value is not above zero, so it has no ratio".to_owned()));
         let same = ranked("count", BetterDirection::Lower, &[("a", &[1.0, 1.0, 1.0]), ("b", &[2.0, 2.0, 2.0])]);
         assert!(same.pairs[0].test.as_ref().is_err_and(|why| why.starts_with("the ratio is the same in every round")));
-        assert!(!same.headline().contains("best:"), "{}", same.headline());
+        assert_eq!(same.headline(), "`a` has the best median, and no other variant was compared with it");
+        assert_eq!((same.not_told_apart(0), same.not_compared(0)), (vec![], vec!["b"]));
+        let both = ranked("op/s", BetterDirection::Higher, &[("old", FAST), ("new", SLOW), ("none", &[0.0; 5])]);
+        assert!(both.headline().ends_with("; `none` was not compared with it"), "{}", both.headline());
+    }
+
+    #[test]
+    fn the_first_one_is_so_among_those_that_are_ranked() {
+        let found = ranked("ms", BetterDirection::Lower, &[("old", SLOW), ("new", FAST), ("newest", &[1.0, 1.1])]);
+        let headline = found.headline();
+        assert!(headline.starts_with("`new` is fastest of the 2 that are ranked, 1 left out: 1.30 times"), "{headline}");
     }
 
     #[test]

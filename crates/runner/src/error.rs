@@ -345,6 +345,9 @@ pub enum Error {
         /// Another workload of the block and its image.
         second: (String, Option<String>),
     },
+    /// A variant has Python packages, which a run in a cluster does not install.
+    #[error("the variant `{0}` has a lock file of Python packages, and a run in a cluster installs none")]
+    StackInCluster(String),
     /// A defect of this program.
     #[error("{0}")]
     Internal(Defect),
@@ -784,6 +787,7 @@ impl Error {
             Self::JobGone(_) => ErrorCode::JobGone,
             Self::RecorderNotStarted(_) | Self::NoRecording => ErrorCode::Recorder,
             Self::WorkloadAndStageImage { .. } | Self::BlockImages { .. } => ErrorCode::WorkloadImage,
+            Self::StackInCluster(_) => ErrorCode::StackInCluster,
         }
     }
 
@@ -839,6 +843,9 @@ impl Error {
             Self::JobGone(_) => "run it again with the same `--run-id`: what was accepted stays",
             Self::WorkloadAndStageImage { .. } => "keep one of them: execute is what runs the workload",
             Self::BlockImages { .. } => "the trials of a block run in one Job: give the workloads one image, or a pipeline each",
+            Self::StackInCluster(_) => {
+                "run it on one machine; or build an image with the packages of each lock file, and name it as `image` of a workload of its own"
+            }
             _ => return None,
         };
         Some(hint.to_owned())

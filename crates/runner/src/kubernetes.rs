@@ -508,6 +508,10 @@ impl KubernetesRunner {
 
 impl Runner for KubernetesRunner {
     fn check(&self, plan: &Plan) -> Result<()> {
+        // The pods have no index of packages, and most images no interpreter: each trial would fail, one after the other.
+        if let Some(variant) = plan.variants.iter().find(|variant| variant.python.is_some()) {
+            return Err(Error::StackInCluster(variant.name.to_string()));
+        }
         let of_stage = self.asked.get(&Role::Execute).and_then(|asked| asked.image.as_deref());
         let of_blocks: BTreeSet<String> = block_images(plan, of_stage)?.into_values().collect();
         // A refusal that only the last stage would give comes before the measurement.

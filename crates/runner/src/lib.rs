@@ -32,7 +32,7 @@ pub use keys::{KeyRing, LocalKeys, RotatedKey, add_signers, gate_signers, init_k
 pub use kubernetes::{ClusterParameters, KubernetesRunner, PodSettings};
 pub use local::LocalRunner;
 pub use lock::RunLock;
-pub use log::tail;
+pub use log::{masked_tail, tail};
 pub use policy::{StagePolicies, StagePolicy};
 pub use run::{BranchPush, DriverSpec, MetricsPush, Pushes, Run, RunSpec, default_store, new_run_id, user_store};
 pub use source::{ImportedOriginal, LoadedSource, SourceSpec, read_source, redact_address};

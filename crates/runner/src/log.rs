@@ -18,7 +18,7 @@ pub fn tail(path: &Path, lines: usize) -> String {
 
 /// Returns the last `lines` lines of a log with these secrets masked; empty if it cannot be read. The bytes before the tail are read as
 /// well, so that a secret is found whole if the tail begins in the middle of it.
-pub(crate) fn masked_tail(path: &Path, lines: usize, secrets: &Secrets) -> String {
+pub fn masked_tail(path: &Path, lines: usize, secrets: &Secrets) -> String {
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         let tail_at = file.metadata()?.len().saturating_sub(TAIL_BYTES);

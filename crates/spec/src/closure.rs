@@ -199,8 +199,7 @@ impl<E> ClosureReader<'_, E> {
     /// Looks for the workloads that a pipeline with other problems names, so that all problems are reported at once.
     fn check_named_workloads(&mut self, path: &str, bytes: &[u8]) -> Result<(), ClosureError<E>> {
         for (name, missing) in named_workloads(path, bytes) {
-            let path = Workload::path_of(&name);
-            if let Some(bytes) = self.file(&path, || missing)? {
+            if let Some((path, bytes)) = self.workload_file(&name, || missing)? {
                 self.problems.extend(Workload::parse(&path, &bytes).err().unwrap_or_default());
             }
         }
@@ -219,11 +218,27 @@ impl<E> ClosureReader<'_, E> {
     }
 
     fn workload(&mut self, pipeline: &Pipeline, index: usize, name: &Name) -> Result<Option<Workload>, ClosureError<E>> {
-        let path = Workload::path_of(name);
-        let bytes = self.file(&path, || unknown_workload(pipeline, index, name, std::iter::empty()))?;
-        let workload =
-            bytes.and_then(|bytes| Workload::parse(&path, &bytes).map_err(|problems| self.problems.extend(problems)).ok());
+        let found = self.workload_file(name, || unknown_workload(pipeline, index, name, std::iter::empty()))?;
+        let workload = found
+            .and_then(|(path, bytes)| Workload::parse(&path, &bytes).map_err(|problems| self.problems.extend(problems)).ok());
         Ok(workload)
+    }
+
+    /// Returns the file of a workload, like [`file`](Self::file), with its path.
+    fn workload_file(
+        &mut self,
+        name: &Name,
+        missing: impl FnOnce() -> Problem,
+    ) -> Result<Option<(String, Vec<u8>)>, ClosureError<E>> {
+        let paths = Workload::paths_of(name);
+        for path in &paths {
+            let bytes = self.optional_file(path)?;
+            if self.known.get(path) != Some(&false) {
+                return Ok(bytes.map(|bytes| (path.clone(), bytes)));
+            }
+        }
+        self.problems.push(missing());
+        Ok(None)
     }
 
     fn read_parts(&mut self, workload: &Workload) -> Result<(), ClosureError<E>> {

@@ -415,6 +415,33 @@ pub(crate) static TELEMETRY_URL: Format = Format {
     normal: |text| normal_url(text, &["http", "https"]),
 };
 
+/// The origin of a Slurm job's accounting.
+pub(crate) static SACCT: Format = Format {
+    what: "the word `command` or an absolute path",
+    pattern: "^(command|/.*)$",
+    example: "/var/tmp/sacct.json",
+    max: 4096,
+    normal: |text| {
+        let is_path = text.starts_with('/') && !text.contains(['\0', '\n']);
+        keep_if(text, text == "command" || is_path, "`command`, or a path that begins with `/`")
+    },
+};
+
+/// The loopback address that spans are received at.
+pub(crate) static LOOPBACK: Format = Format {
+    what: "a loopback address",
+    pattern: r"^(127\.0\.0\.1|\[::1\]):[0-9]{1,5}$",
+    example: "127.0.0.1:4318",
+    max: 20,
+    normal: |text| {
+        let Some(port) = text.strip_prefix("127.0.0.1:").or_else(|| text.strip_prefix("[::1]:")) else {
+            return Err("`127.0.0.1:PORT` or `[::1]:PORT`: spans are received without credentials".to_owned());
+        };
+        let is_port = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
+        if is_port { Ok(text.to_owned()) } else { Err("its port is a number from 1 to 65535".to_owned()) }
+    },
+};
+
 fn normal_url(text: &str, schemes: &[&str]) -> Result<String, String> {
     let scheme = schemes.iter().find(|scheme| text.strip_prefix(**scheme).is_some_and(|rest| rest.starts_with("://")));
     if scheme.is_none() {
@@ -930,7 +957,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [&Format; 45] = [
+    const ALL: [&Format; 47] = [
         &ABSOLUTE_PATH,
         &GIT_REF,
         &TEXT,
@@ -952,6 +979,8 @@ mod tests {
         &HTTPS_URL,
         &HTTP_URL,
         &TELEMETRY_URL,
+        &LOOPBACK,
+        &SACCT,
         &HOST,
         &HTTP_PATH,
         &IMAGE,

@@ -39,7 +39,7 @@ pub struct LockedPackage {
 /// Parses a lock file; `file` is its name in problems.
 pub fn parse_lock(file: &str, bytes: &[u8]) -> Result<Vec<LockedPackage>, Vec<Problem>> {
     if bytes.len() > MAX_LOCK_BYTES {
-        let message = format!("the file has {} bytes; a lock file has at most {MAX_LOCK_BYTES}", bytes.len());
+        let message = format!("the file has more than {MAX_LOCK_BYTES} bytes, the most of a lock file");
         return Err(vec![Problem::for_file(file, message)]);
     }
     let text = decode_text(file, bytes)?;
@@ -195,6 +195,6 @@ mod tests {
         assert!(parsed(&format!("a==1 {one}\nA==2 {one}\n")).contains("line 2: the package `a` is listed twice"));
         assert!(parsed("# nothing\n").contains("the file locks no package"));
         let large = "#".repeat(MAX_LOCK_BYTES + 1);
-        assert!(parsed(&large).contains("a lock file has at most"));
+        assert!(parsed(&large).contains("the most of a lock file"));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use assay_manifest::{Name, PackQuery, QueryKind, ScopeKind, SeriesFold};
+use assay_manifest::{JoinLabels, Name, PackQuery, QueryKind, ScopeKind, SeriesFold};
 
 use crate::check::check;
 use crate::checked_value::{CheckedValue, Read, read_from_text};
@@ -68,6 +68,17 @@ static SCOPE: Table = Table {
     ],
     rules: &[],
 };
+static JOINS: Table = Table {
+    name: "joins",
+    doc: "The labels whose values are the keys of rows, by which they are joined with other tables.",
+    selector: None,
+    fields: &[
+        optional("gpu_uuid", &LABEL_TYPE, "The label with the vendor's unique id of the GPU."),
+        optional("node_name", &LABEL_TYPE, "The label with the name of the node."),
+        optional("pod_uid", &LABEL_TYPE, "The label with the UID of the pod."),
+    ],
+    rules: &[],
+};
 static QUERY: Table = Table {
     name: "query",
     doc: "A selector of series, and what they mean.",
@@ -86,6 +97,7 @@ static QUERY: Table = Table {
         ),
         optional("fold", &Type::Choice(&FOLDS), "The value that is made of several series of one object at one time."),
         optional("per", &LABEL_TYPE, "The label whose number of values the folded value is divided by."),
+        optional("joins", &Type::Object(&JOINS), "The labels with the keys of its rows, in place of those of the pack."),
         optional("missing", &Type::Text(&TEXT), "What it means that there is no such series, if it is not that of the pack."),
     ],
     rules: &[],
@@ -99,6 +111,7 @@ static PACK: Table = Table {
         required("exporter", &Type::Text(&TEXT), "The exporter whose metrics it selects, as messages name it."),
         required("resolution", &Type::Text(&DURATION), "The interval at which the exporter reads its values."),
         required("missing", &Type::Text(&TEXT), "What it means that there is no series of a query."),
+        optional("joins", &Type::Object(&JOINS), "The labels with the keys of the rows of its queries."),
         required(
             "queries",
             &Type::List { item: &Type::Object(&QUERY), min: 1, max: MAX_QUERIES, unique: Uniqueness::No },
@@ -165,6 +178,7 @@ impl Pack {
 
     fn read(checked: &CheckedValue) -> Option<Self> {
         let missing: String = checked.get("missing")?;
+        let joins = checked.member("joins").map_or(Some(JoinLabels::default()), read_joins)?;
         let query = |value: &CheckedValue| {
             let selector = Selector::parse(value.text_of("query")?).ok()?;
             let scope = value.member("scope")?;
@@ -178,6 +192,7 @@ impl Pack {
                 scope_kind: scope.get("kind")?,
                 scope_labels: scope.get("id")?,
                 labels: value.get("labels")?,
+                joins: value.member("joins").map_or_else(|| Some(joins.clone()), read_joins)?,
                 missing: value.get::<Option<String>>("missing")?.unwrap_or_else(|| missing.clone()),
             })
         };
@@ -188,6 +203,10 @@ impl Pack {
             queries: checked.member("queries")?.items().iter().map(query).collect::<Option<_>>()?,
         })
     }
+}
+
+fn read_joins(joins: &CheckedValue) -> Option<JoinLabels> {
+    Some(JoinLabels { gpu_uuid: joins.get("gpu_uuid")?, node_name: joins.get("node_name")?, pod_uid: joins.get("pod_uid")? })
 }
 
 /// Checks selectors, and that each row of two queries could be told apart.
@@ -337,6 +356,23 @@ mod tests {
         );
         assert_eq!((second.name.as_str(), second.fold, second.missing.as_str()), ("alive", Some(SeriesFold::Min), "off"));
         assert_eq!(pack.resolution, Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_query_has_the_keys_of_its_pack_or_its_own() {
+        let text = format!(
+            "{}joins: {{gpu_uuid: UUID, node_name: Hostname}}\nqueries:\n  - {{query: a, kind: gauge, unit: s, scope: {{kind: gpu, id: [UUID]}}}}\n  \
+             - {{query: b, kind: gauge, unit: s, scope: {{kind: gpu, id: [UUID]}}, joins: {{pod_uid: uid}}}}\n",
+            PACK_TEXT.trim_end_matches("queries:\n")
+        );
+        let pack =
+            Pack::parse("packs/own.yaml", text.as_bytes()).unwrap_or_else(|problems| panic!("{}", crate::render(&problems)));
+        let label = |name: &str| Some(name.to_owned());
+        let joins: Vec<JoinLabels> = pack.queries.into_iter().map(|query| query.joins).collect();
+        let of_pack = JoinLabels { gpu_uuid: label("UUID"), node_name: label("Hostname"), pod_uid: None };
+        assert_eq!(joins, [of_pack, JoinLabels { pod_uid: label("uid"), ..JoinLabels::default() }]);
+        let wrong = "  - {query: a, kind: gauge, unit: s, scope: {kind: gpu, id: [UUID]}, joins: {job_uid: job}}\n";
+        assert_snapshot!(problems(wrong), @"`queries[0].joins` has no field `job_uid`");
     }
 
     #[test]

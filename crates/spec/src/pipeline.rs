@@ -221,7 +221,8 @@ pub struct Target {
     pub artifacts: Vec<String>,
 }
 
-/// A telemetry source: an exporter or a Prometheus.
+/// A telemetry source: an exporter, a Prometheus, the GPUs of the recorder's machine, the spans of servers, or the
+/// accounting of a Slurm job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TelemetrySource {
     /// Its name.
@@ -230,6 +231,12 @@ pub struct TelemetrySource {
     pub scrape: Option<String>,
     /// The Prometheus with its queries.
     pub prometheus: Option<PrometheusSource>,
+    /// True for the GPUs of the recorder's machine.
+    pub nvidia_smi: bool,
+    /// The address at which spans are received.
+    pub otlp: Option<String>,
+    /// The accounting of a Slurm job: `command`, or the path of a file.
+    pub sacct: Option<String>,
 }
 
 /// A Prometheus with the samples of exporters.
@@ -668,16 +675,25 @@ fn check_cpus(spec: &CheckedValue, problems: &mut Problems<'_>) {
 /// The keys of a telemetry source that belong to a Prometheus.
 const PROMETHEUS_KEYS: [&str; 6] = ["pack", "queries", "match", "headers", "insecure_skip_tls_verify", "tls"];
 
-/// Checks that an exporter has no keys of a Prometheus, and that a Prometheus has queries.
+/// Checks that only a Prometheus has its keys, that it has queries, and that the GPUs are read once.
 fn check_telemetry(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let sources = spec.member("telemetry").map_or(&[][..], CheckedValue::items);
     for (index, source) in sources.iter().enumerate() {
         let path = format!("spec.telemetry[{index}]");
         let Some(server) = source.member("prometheus") else {
             for (key, found) in PROMETHEUS_KEYS.into_iter().filter_map(|key| Some((key, source.member(key)?))) {
-                let message = format!("`{path}.{key}` belongs to `prometheus`, and not to `scrape`");
-                problems.add_hinted(found.anchor, message, "remove it: an exporter is recorded as a whole, without credentials");
+                let hints = [
+                    ("nvidia_smi", "remove it: the program is asked for the same fields in every run"),
+                    ("otlp", "remove it: all spans that are sent to the address are recorded"),
+                    ("sacct", "remove it: the accounting of the run's own job is read"),
+                ];
+                let (kind, hint) = hints
+                    .into_iter()
+                    .find(|(kind, _)| source.member(kind).is_some())
+                    .unwrap_or(("scrape", "remove it: an exporter is recorded as a whole, without credentials"));
+                problems.add_hinted(found.anchor, format!("`{path}.{key}` belongs to `prometheus`, and not to `{kind}`"), hint);
             }
+            check_nvidia_smi(sources, index, problems);
             continue;
         };
         if source.member("pack").is_none() && source.member("queries").is_none() {
@@ -697,6 +713,19 @@ fn check_telemetry(spec: &CheckedValue, problems: &mut Problems<'_>) {
             problems.add_hinted(pack.span, format!("Assay has no query pack {}", quote(name)), hint);
         }
         check_tls_of(source, "prometheus", &path, problems);
+    }
+}
+
+/// Checks that the GPUs of a machine are read, and by one source.
+fn check_nvidia_smi(sources: &[CheckedValue], index: usize, problems: &mut Problems<'_>) {
+    let wanted = |source: &CheckedValue| source.member("nvidia_smi").map(|field| (field.span, bool::read(field) == Some(true)));
+    let Some((span, is_on)) = sources.get(index).and_then(wanted) else { return };
+    let path = format!("spec.telemetry[{index}]");
+    if !is_on {
+        problems.add_hinted(span, format!("`{path}.nvidia_smi` is `true` or left out"), "remove the source to read no GPUs");
+    } else if let Some(first) = sources.iter().take(index).position(|source| wanted(source).is_some()) {
+        let message = format!("`{path}` reads the GPUs that `spec.telemetry[{first}]` reads");
+        problems.add_hinted(span, message, "remove one of them: each GPU would be recorded twice");
     }
 }
 
@@ -903,7 +932,9 @@ impl Read for TelemetrySource {
             Some(url) => Some(PrometheusSource::read(&url, source)?),
             None => None,
         };
-        Some(Self { name: source.get("name")?, scrape: source.get("scrape")?, prometheus })
+        let nvidia_smi = source.get::<Option<bool>>("nvidia_smi")?.unwrap_or(false);
+        let (otlp, sacct) = (source.get("otlp")?, source.get("sacct")?);
+        Some(Self { name: source.get("name")?, scrape: source.get("scrape")?, prometheus, nvidia_smi, otlp, sacct })
     }
 }
 

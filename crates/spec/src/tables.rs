@@ -16,8 +16,8 @@ use crate::field::{Choice, Field, Rule, Table, Type, Uniqueness, choice, default
 use crate::format::{
     ABSOLUTE_PATH, BRANCH, CASE_ID, CERTIFICATES, COMMIT, CPUS, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENDPOINT_URL,
     ENV_NAME, GIT_REF, HEADER, HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, JSON_OBJECT, LABEL, LABEL_NAME, LATENCY,
-    LATENESS, MEMBER, METRIC, NAME, OBJECT_NAME, PATH, PAUSE, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED,
-    SESSION_HEADER, SHA256, SQL_PATH, TELEMETRY_URL, TEXT, TIMEZONE, UNIT, WORD,
+    LATENESS, LOOPBACK, MEMBER, METRIC, NAME, OBJECT_NAME, PATH, PAUSE, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SACCT, SCENARIO,
+    SEED, SESSION_HEADER, SHA256, SQL_PATH, TELEMETRY_URL, TEXT, TIMEZONE, UNIT, WORD,
 };
 use crate::lengths::MAX_TOKENS;
 
@@ -357,7 +357,7 @@ static MEASURED_COMMAND: Table = Table {
             "times",
             &Type::Integer { min: 1, max: MAX_RUNS },
             "1",
-            "The number of times that each trial runs it; the median is the trial's value. Use more than one if it takes milliseconds.",
+            "The number of times that each trial runs it; the median is the trial's value, and the outputs of the last one are kept. Use more than one if it takes milliseconds.",
         ),
         default(
             "warmup",
@@ -1218,7 +1218,7 @@ static PIPELINE_SPEC: Table = Table {
             "telemetry",
             &Type::List { item: &Type::Object(&TELEMETRY), min: 0, max: MAX_TELEMETRY, unique: Uniqueness::Field("name") },
             "[]",
-            "Further sources of telemetry: exporters and Prometheus servers. The host of the load and the targets' endpoints are always recorded.",
+            "Further sources of telemetry: exporters, Prometheus servers, GPUs and spans. The host of the load and the targets' endpoints are always recorded.",
         ),
         default("trials", &Type::Object(&TRIALS), "{}", "The trials of each point."),
         default("isolation", &Type::Choice(&ISOLATIONS), "\"none\"", "The isolation between trials; limits what may be claimed."),
@@ -1494,13 +1494,13 @@ static LABEL_VALUES: Type = Type::Shapes {
 };
 static TELEMETRY: Table = Table {
     name: "telemetry source",
-    doc: "An exporter, which is recorded while trials run, or a Prometheus, which is asked afterwards for the samples of each attempt.",
+    doc: "An exporter, the GPUs of the recorder's machine or the spans of servers, which are recorded while trials run, a Prometheus, which is asked afterwards for the samples of each attempt, or the accounting of a Slurm job.",
     selector: None,
     fields: &[
         required(
             "name",
             &NAME_TYPE,
-            "Its name, which becomes `exporter/NAME` or `prometheus/NAME` in the column `source` of `telemetry_slice_fact`.",
+            "Its name, which becomes `exporter/NAME`, `prometheus/NAME`, `nvidia-smi/NAME` or `otlp/NAME` in the column `source` of `telemetry_slice_fact`.",
         ),
         optional(
             "scrape",
@@ -1512,6 +1512,21 @@ static TELEMETRY: Table = Table {
             "prometheus",
             &Type::Text(&TELEMETRY_URL),
             "The address of a Prometheus, or of another server with its HTTP API, before `/api/v1`, such as `http://prometheus:9090`.",
+        ),
+        optional(
+            "nvidia_smi",
+            &Type::Bool,
+            "`true`: the GPUs of the machine that the recorder runs on, as `nvidia-smi`, which is found in PATH, reports them once a second.",
+        ),
+        optional(
+            "otlp",
+            &Type::Text(&LOOPBACK),
+            "The loopback address at which the recorder receives spans of the servers under test, as OTLP over HTTP: `127.0.0.1:4318`.",
+        ),
+        optional(
+            "sacct",
+            &Type::Text(&SACCT),
+            "The accounting of the Slurm job that the run is in, read once after the trials: `command` runs `sacct --json` for `SLURM_JOB_ID`; an absolute path is a file of its output.",
         ),
         optional("pack", &PACKS, "The query packs of Assay that a `prometheus` is asked: one name, or a list."),
         optional(
@@ -1532,7 +1547,7 @@ static TELEMETRY: Table = Table {
         optional("insecure_skip_tls_verify", &Type::Bool, "Accept any certificate of a `prometheus` over TLS."),
         optional("tls", &Type::Object(&TARGET_TLS), "The certificates of connections to a `prometheus`."),
     ],
-    rules: &[Rule::ExactlyOne(&["scrape", "prometheus"])],
+    rules: &[Rule::ExactlyOne(&["scrape", "prometheus", "nvidia_smi", "otlp", "sacct"])],
 };
 static TRIALS: Table = Table {
     name: "trials",

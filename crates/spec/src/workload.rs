@@ -652,9 +652,14 @@ impl Workload {
         self.spec.work.workload_type()
     }
 
-    /// Returns the path of a workload's file in a repository.
+    /// Returns the path of a workload's file in a repository, as Assay writes it.
     pub fn path_of(name: &Name) -> String {
         format!("{}/workload.yaml", Self::folder_of(name))
+    }
+
+    /// Returns the paths at which a workload is found in a repository: the first one that is there counts.
+    pub fn paths_of(name: &Name) -> [String; 2] {
+        [Self::path_of(name), format!("{}/workload.yml", Self::folder_of(name))]
     }
 
     /// Returns the folder of a workload in a repository; its scripts and files are relative to it.
@@ -664,7 +669,8 @@ impl Workload {
 
     /// Returns the problem of a workload that is in the folder of another one.
     pub(crate) fn check_folder_name(&self) -> Option<Problem> {
-        let folder = self.places.file().strip_suffix("/workload.yaml")?;
+        let file = self.places.file();
+        let folder = file.strip_suffix("/workload.yaml").or_else(|| file.strip_suffix("/workload.yml"))?;
         let (parent, folder) = folder.rsplit_once('/')?;
         let lies_there = parent == "workloads" || parent.ends_with("/workloads");
         if !lies_there || folder == self.name.as_str() {

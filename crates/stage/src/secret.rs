@@ -643,6 +643,15 @@ mod tests {
         read_secret(file.path().to_str().expect("UTF-8"))
     }
 
+    /// The header of a token is that of all tokens of its kind, and so is the first line of a key.
+    #[test]
+    fn the_beginning_of_a_secret_is_none_within_a_text() {
+        let header = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9";
+        let secrets = Secrets::new([format!("{header}.eyJzdWIiOiJhIn0.c2lnbmF0dXJl")]);
+        assert_eq!(secrets.mask(format!("another token: {header}.eyJ9.eA").as_bytes()), None);
+        assert_eq!(secrets.mask_cut(format!("cut: {header}").as_bytes()).as_deref(), Some(&b"cut: [secret]"[..]));
+    }
+
     #[test]
     fn a_secret_is_what_stands_in_the_file_without_the_line_end() {
         assert_eq!(read(b"token").expect("read"), "token");

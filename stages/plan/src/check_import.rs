@@ -61,10 +61,12 @@ fn without_dataset(workload: &Name) -> Failure {
 }
 
 fn read_workload(root: &Path, name: &Name) -> Result<Workload, Failure> {
-    let path = Workload::path_of(name);
-    let missing = || Failure::new(ErrorCode::FileMissing, format!("there is no file `{path}`"));
-    let bytes = read(root, &path)?.ok_or_else(missing)?;
-    Workload::parse(&path, &bytes).map_err(|problems| Failure::invalid(&problems))
+    for path in Workload::paths_of(name) {
+        if let Some(bytes) = read(root, &path)? {
+            return Workload::parse(&path, &bytes).map_err(|problems| Failure::invalid(&problems));
+        }
+    }
+    Err(Failure::new(ErrorCode::FileMissing, format!("there is no file `{}`", Workload::path_of(name))))
 }
 
 fn read(root: &Path, path: &str) -> Result<Option<Vec<u8>>, Failure> {

@@ -13,7 +13,7 @@ use assay_stage::parameters::PublishParameters;
 use assay_stage::{Context, ErrorCode, Exit, Failure, Inputs, Stage, StageName};
 use assay_store::Scratch;
 use assay_verify::{NumberRows, PublicationInputs, PublishDecisions, PublishedFile, StoreBlobs, lake_failure};
-use assay_warehouse::{CLUSTER_POD_FACT, TELEMETRY_SLICE_FACT};
+use assay_warehouse::{CLUSTER_EVENT_FACT, CLUSTER_POD_FACT, TELEMETRY_SLICE_FACT};
 
 /// The largest trust policy.
 const MAX_POLICY_BYTES: u64 = 1 << 20;
@@ -122,7 +122,8 @@ fn check_evidence(inputs: &Inputs, ctx: &Context) -> Result<(), Failure> {
 
 /// Returns the rows that hold numbers. Refuses to publish rows that differ from the Summary, which a reader would refuse.
 fn number_rows(inputs: &Inputs, ctx: &Context, summary: &Summary) -> Result<NumberRows, Failure> {
-    let is_large = |file: &&CuratedFile| [TELEMETRY_SLICE_FACT.name, CLUSTER_POD_FACT.name].contains(&file.table.as_str());
+    let large = [TELEMETRY_SLICE_FACT.name, CLUSTER_POD_FACT.name, CLUSTER_EVENT_FACT.name];
+    let is_large = |file: &&CuratedFile| large.contains(&file.table.as_str());
     let files: Vec<_> = summary.files.iter().filter(|file| !is_large(file)).collect();
     let mut tables = assay_verify::read_tables(&StoreBlobs::new(ctx.store().clone()), files.iter().copied())?;
     assay_verify::check_outcomes(ctx.run_id(), inputs.verified(), &tables)?;

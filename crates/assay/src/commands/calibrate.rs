@@ -280,8 +280,13 @@ fn print_json(opened: &Opened) -> Result<(), Failure> {
 
 /// Returns the runs of a calibration, each once.
 fn runs(body: &Calibration) -> Vec<&RunId> {
-    let mut runs: Vec<&RunId> = body.levels.iter().map(|level| &level.run_id).collect();
-    runs.dedup();
+    let mut runs: Vec<&RunId> = Vec::new();
+    for level in &body.levels {
+        // A level that failed was measured once more, by a run in the place of its first one.
+        if !runs.contains(&&level.run_id) {
+            runs.push(&level.run_id);
+        }
+    }
     runs
 }
 

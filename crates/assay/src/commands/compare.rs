@@ -96,8 +96,7 @@ impl Compare {
         let opened = [self.place.open(&self.baseline)?, self.place.open(&self.candidate)?];
         let [baseline, candidate] = [opened[0].summary()?, opened[1].summary()?];
         let (mut rows, left_out) = rows(baseline, candidate);
-        let adjusted = benjamini_hochberg(&rows.iter().map(|row| row.p.unwrap_or(1.0)).collect::<Vec<_>>());
-        rows.iter_mut().zip(adjusted).for_each(|(row, adjusted)| row.adjusted = adjusted);
+        adjust(&mut rows);
         let surroundings = surroundings(&opened);
         let same_run = same_run(&opened);
         if self.json {
@@ -121,6 +120,12 @@ impl Compare {
         let established = opened.iter().all(|opened| opened.chain.is_established());
         Ok(output::established(established))
     }
+}
+
+/// Adjusts the probabilities of the rows that have one: the others, such as those of metrics that are the same in all trials, were not tested.
+fn adjust(rows: &mut [Row]) {
+    let adjusted = benjamini_hochberg(&rows.iter().filter_map(|row| row.p).collect::<Vec<_>>());
+    rows.iter_mut().filter(|row| row.p.is_some()).zip(adjusted).for_each(|(row, adjusted)| row.adjusted = adjusted);
 }
 
 /// States that both runs are one: then every number is compared with itself. Stores and published folders name a run in several ways.
@@ -459,6 +464,16 @@ mod tests {
             p: Some(0.01),
             adjusted: 0.01,
         }
+    }
+
+    /// The sentence below the table names as many tests as the adjustment is for.
+    #[test]
+    fn only_rows_with_a_test_are_adjusted_for() {
+        let constant = || Row { p: None, adjusted: 1.0, ..compared() };
+        let mut rows = [compared(), constant(), Row { p: Some(0.5), ..compared() }, constant()];
+        adjust(&mut rows);
+        assert_eq!(json!(rows.iter().map(|row| row.adjusted).collect::<Vec<_>>()), json!([0.02, 1.0, 0.5, 1.0]));
+        assert!(method("one", "two", &rows)[0].ends_with("adjusted for 2 tests."));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Definitions that the options of a command make: the files of a Source that no file of the user states.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use assay_stage::{ErrorCode, Failure};
 use serde_json::Value;
@@ -31,4 +31,13 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     };
     std::fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).map_err(unwritable)?;
     std::fs::write(path, bytes).map_err(unwritable)
+}
+
+/// Refuses files of which one is there with other content, and would be lost; `hint` says what to do.
+pub(crate) fn refuse_others<'a>(files: impl IntoIterator<Item = (PathBuf, &'a [u8])>, hint: &str) -> Result<(), Failure> {
+    let differs =
+        |(path, bytes): &(PathBuf, &[u8])| path.symlink_metadata().is_ok() && std::fs::read(path).ok().as_deref() != Some(*bytes);
+    let Some((path, _)) = files.into_iter().find(differs) else { return Ok(()) };
+    let message = format!("`{}` is there and differs, so nothing was written", path.display());
+    Err(Failure::new(ErrorCode::FileDiffers, message).hint(hint))
 }

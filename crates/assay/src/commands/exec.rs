@@ -259,13 +259,20 @@ fn literal_words(command: &[String], folder: &Path) -> Result<Vec<String>, Failu
 /// Refuses a command with a word that looks like a credential, without showing it.
 fn refuse_credential(option: &str, command: &[String], folder: &Path) -> Result<(), Failure> {
     let words: Vec<String> = command.iter().map(|word| without_places(word, folder)).collect();
-    match credential_in_words(&words) {
+    match credential_in_words(&words).or_else(|| words.iter().position(|word| sets_secret(word))) {
         Some(place) => {
             let message = format!("`{option}[{place}]` looks like a credential, or like the name of one that follows it");
             Err(Failure::new(ErrorCode::Option, message).hint(CREDENTIAL_HINT))
         }
         None => Ok(()),
     }
+}
+
+/// Returns true if a word, or a part of a line of a shell, sets a variable that holds a secret, as `env STRIPE_KEY=VALUE PROGRAM` does: `--env` refuses it, too.
+fn sets_secret(word: &str) -> bool {
+    let is_secret = |name: &str, value: &str| words::is_name(name) && !value.starts_with(ELSEWHERE) && holds_secret(name, value);
+    let sets = |part: &str| part.split_once('=').is_some_and(|(name, value)| is_secret(name, value));
+    word.split_whitespace().any(|part| sets(part.trim_matches(['\'', '"'])))
 }
 
 /// Returns a word in which each place of a credential stands as one that was left out: the path of a file (`--key server.pem`), and a variable
@@ -584,6 +591,9 @@ mod tests {
             &["curl", "http://h/v1?api_key=canary-4f2b"],
             &["curl", "https://me:canary-4f2b@h/v1"],
             &["env", "API_KEY=canary-4f2b", "true"],
+            &["env", "STRIPE_KEY=canary-4f2b", "true"],
+            &["env", "AZURE_DEVOPS_EXT_PAT=canary-4f2b", "true"],
+            &["sh", "-c", "SLACK_WEBHOOK='canary-4f2b' tool"],
             &["sh", "-c", "tool --token canary-4f2b"],
             &["sh", "-c", "curl -H \"Authorization: Bearer $TOKEN\" -H 'X-Api-Key: canary-4f2b'"],
         ] {
@@ -605,6 +615,8 @@ mod tests {
             &["sh", "-c", "tool --token ${API_TOKEN} --password=$PASSWORD"],
             &["tool", "--key", "/proc/self/mountinfo", "--password-file=/proc/self/mountinfo"],
             &["tool", "--max-tokens", "128", "--tokenizer", "gpt2", "--token-count=8"],
+            &["env", "THREADS=4", "MONKEY_PATCH=on", "PWD=/tmp", "tool"],
+            &["sh", "-c", "API_KEY=$API_KEY tool"],
             &["gen-token", "x"],
         ] {
             specs(&[&["--"], words].concat());

@@ -1,8 +1,10 @@
 //! `assay export`: the rows of a run, or its results in the format of another tool, as files for other programs.
 
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use assay_export::{EXPORT_FORMATS, ExportFormat};
+use assay_export::{EXPORT_FORMATS, ExportError, ExportFormat, ExportSink, ExportedTrial};
 use assay_manifest::{Artifact, Attempt, CuratedFile, ExecutionPart, Summary, ordinal};
 use assay_planning::query_failure;
 use assay_query::{Limits, Query, open_files, run_query};
@@ -135,29 +137,24 @@ impl Export {
     fn export_results(&self, format: &ExportFormat) -> Result<Exit, Failure> {
         self.check_options(format)?;
         let opened = self.place.runs().open(&self.run)?;
-        let run = exported_run(&opened, format)?;
-        let export = format.write(&run).map_err(|error| {
-            Failure::new(ErrorCode::ExportFormat, format!("the run `{}` cannot be exported", run.run_id)).because(&error)
-        })?;
+        let (run, records) = exported_run(&opened, format)?;
         let folder = self.folder(&opened);
-        create_folder(&folder, |partial| {
-            for file in &export.files {
-                let path = partial.join(&file.path);
-                if let Some(parent) = path.parent() {
-                    std::fs::create_dir_all(parent)
-                        .map_err(|error| Failure::unwritable(ErrorCode::Unwritable, parent, &error))?;
-                }
-                write_new(&path, &file.bytes)?;
-            }
-            Ok(Vec::new())
+        let mut remarks = Vec::new();
+        let written = create_folder(&folder, |partial| {
+            let mut sink = FolderSink { folder: partial, written: Vec::new() };
+            let load = |trial: &ExportedTrial| {
+                records.load(trial).map_err(|failure| Box::new(failure) as Box<dyn std::error::Error + Send + Sync>)
+            };
+            remarks = format.write(&run, &load, &mut sink).map_err(|error| export_failure(error, &run.run_id, &folder))?;
+            Ok(sink.written)
         })?;
-        for file in export.files.iter().take(SHOWN) {
-            output::line(format!("{}  {}", folder.join(&file.path).display(), assay_report::bytes(file.bytes.len() as u64)));
+        for WrittenFile { name, size } in written.iter().take(SHOWN) {
+            output::line(format!("{}  {size}", folder.join(name).display()));
         }
-        if let Some(more) = export.files.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        if let Some(more) = written.len().checked_sub(SHOWN).filter(|more| *more > 0) {
             output::line(format!("and {}", counted(more as u64, "more file")));
         }
-        describe(format, &export.remarks).into_iter().for_each(output::line);
+        describe(format, &remarks).into_iter().for_each(output::line);
         Ok(output::established(opened.chain.is_established()))
     }
 
@@ -221,6 +218,36 @@ struct WrittenFile {
     name: PathBuf,
     /// Its size, as it is printed: in rows or in bytes.
     size: String,
+}
+
+/// The folder that gets the files of a format.
+struct FolderSink<'a> {
+    folder: &'a Path,
+    written: Vec<WrittenFile>,
+}
+
+impl ExportSink for FolderSink<'_> {
+    fn write(&mut self, path: &Path, content: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        let whole = self.folder.join(path);
+        std::fs::create_dir_all(whole.parent().unwrap_or(self.folder))?;
+        let mut file = BufWriter::new(File::create_new(whole)?);
+        content(&mut file)?;
+        file.flush()?;
+        let size = assay_report::bytes(file.get_ref().metadata()?.len());
+        self.written.push(WrittenFile { name: path.to_owned(), size });
+        Ok(())
+    }
+}
+
+fn export_failure(error: ExportError, run: &str, folder: &Path) -> Failure {
+    match error {
+        ExportError::Write { file, error } => Failure::unwritable(ErrorCode::Unwritable, &folder.join(file), &error),
+        ExportError::Requests(error) => match error.downcast::<Failure>() {
+            Ok(failure) => *failure,
+            Err(error) => Failure::new(ErrorCode::Records, "the records of a trial cannot be read").because(&*error),
+        },
+        other => Failure::new(ErrorCode::ExportFormat, format!("the run `{run}` cannot be exported")).because(&other),
+    }
 }
 
 /// Creates a folder with what `write` writes into it. An export that fails or is killed leaves no folder that looks whole.

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use assay_export::{
     ExportFormat, ExportedArrival, ExportedExecution, ExportedInput, ExportedLoad, ExportedRun, ExportedScript, ExportedServing,
-    ExportedTable, ExportedTrial, ExportedValue, InputKind, MAX_EXPORTED_OUTPUT, MAX_EXPORTED_REQUESTS, Needs,
+    ExportedTable, ExportedTrial, ExportedValue, InputKind, MAX_EXPORTED_OUTPUT, MAX_EXPORTED_REQUESTS, MissingTrial, Needs,
 };
 use assay_manifest::{
     ArrivalLaw, Artifact, Attempt, CaseId, CollectedTrial, Collection, ConnectionPolicy, Digest, Environment, ExecutionPart,
     FrozenWorkload, HostFacts, LengthLaw, Plan, PlannedTrial, PointId, PointKind, PointSummary, PromptSource, Publication,
     ServingWork, Summary,
 };
+use assay_record::Record;
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Failure};
 use assay_warehouse::records::{RecordError, RecordFile};
@@ -23,14 +24,55 @@ struct Manifests<'a> {
     opened: &'a VerifiedRun,
     plan: &'a Plan,
     trials: BTreeMap<(&'a CaseId, &'a PointId), Vec<CountedTrial<'a>>>,
+    collection: &'a Collection,
     parts: BTreeMap<Digest, &'a ExecutionPart>,
     needs: Needs,
 }
 
-/// The requests and the bytes of outputs that may still be exported.
+/// The bytes of outputs that may still be exported.
 struct Left {
-    requests: u64,
     bytes: u64,
+}
+
+/// The records of the trials that count, which are loaded trial by trial.
+pub(crate) struct TrialRecords<'a> {
+    opened: &'a VerifiedRun,
+    /// The attempts that count, of each shard, by the name of their trial.
+    attempts: BTreeMap<String, Vec<&'a Attempt>>,
+}
+
+impl TrialRecords<'_> {
+    /// Returns the records of the measured requests of a trial, in the order of their schedule.
+    ///
+    /// # Errors
+    /// Fails if they are absent or cannot be read, and if they are too many.
+    pub(crate) fn load(&self, trial: &ExportedTrial) -> Result<Vec<Record>, Failure> {
+        let mut requests = Vec::new();
+        for attempt in self.attempts.get(&trial.trial_id).into_iter().flatten() {
+            self.add(attempt, &mut requests)?;
+        }
+        requests.sort_by_key(|record| record.global_index);
+        Ok(requests)
+    }
+
+    fn add(&self, attempt: &Attempt, requests: &mut Vec<Record>) -> Result<(), Failure> {
+        let Some((name, bytes)) = raw_records(self.opened, attempt)? else { return Ok(()) };
+        let unreadable =
+            |error: RecordError| Failure::new(ErrorCode::Records, format!("`{name}` cannot be read")).because(&error);
+        for record in RecordFile::open(bytes).map_err(unreadable)?.records().map_err(unreadable)? {
+            let mut record = record.map_err(unreadable)?;
+            if record.phase != assay_record::Phase::Measured {
+                continue;
+            }
+            if requests.len() as u64 >= MAX_EXPORTED_REQUESTS {
+                return Err(too_many_requests());
+            }
+            // Nearly all that a record holds is the times of its token events.
+            record.chunks.shrink_to_fit();
+            requests.push(record);
+        }
+        Ok(())
+    }
 }
 
 impl Left {
@@ -65,8 +107,11 @@ fn counted_trials<'a>(plan: &'a Plan, collection: &'a Collection) -> BTreeMap<(&
 /// Fills the run for a format.
 ///
 /// # Errors
-/// Fails if the run has no result, if records are needed and absent, and if they are too many.
-pub(crate) fn exported_run(opened: &VerifiedRun, format: &ExportFormat) -> Result<ExportedRun, Failure> {
+/// Fails if the run has no result, and if outputs are needed and absent or too many.
+pub(crate) fn exported_run<'a>(
+    opened: &'a VerifiedRun,
+    format: &ExportFormat,
+) -> Result<(ExportedRun, TrialRecords<'a>), Failure> {
     let no_result = || {
         Failure::new(ErrorCode::NotPublished, format!("the run `{}` has no result yet", opened.chain.run_id))
             .hint(resume_hint(opened))
@@ -79,13 +124,15 @@ pub(crate) fn exported_run(opened: &VerifiedRun, format: &ExportFormat) -> Resul
         opened,
         plan,
         trials: counted_trials(plan, collection),
+        collection,
         parts: opened.chain.all::<ExecutionPart>().map(|(input, part)| (input.manifest, &part.body)).collect(),
         needs: format.needs,
     };
-    let mut left = Left { requests: MAX_EXPORTED_REQUESTS, bytes: MAX_EXPORTED_OUTPUT };
+    let mut left = Left { bytes: MAX_EXPORTED_OUTPUT };
     let loads = summary.points.iter().map(|point| manifests.load(point, &mut left)).collect::<Result<Vec<_>, _>>()?;
     let windows = || opened.chain.all::<ExecutionPart>().flat_map(|(_, part)| &part.body.attempts).map(|attempt| attempt.window);
-    Ok(ExportedRun {
+    let records = TrialRecords { opened, attempts: manifests.serving_attempts() };
+    let run = ExportedRun {
         run_id: opened.chain.run_id.to_string(),
         pipeline: plan.pipeline.name.to_string(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -98,7 +145,8 @@ pub(crate) fn exported_run(opened: &VerifiedRun, format: &ExportFormat) -> Resul
         inputs: inputs(plan),
         tables: tables(summary),
         loads,
-    })
+    };
+    Ok((run, records))
 }
 
 fn inputs(plan: &Plan) -> Vec<ExportedInput> {
@@ -129,7 +177,7 @@ fn tables(summary: &Summary) -> Vec<ExportedTable> {
     summary.files.iter().map(table).collect()
 }
 
-impl Manifests<'_> {
+impl<'a> Manifests<'a> {
     fn load(&self, point: &PointSummary, left: &mut Left) -> Result<ExportedLoad, Failure> {
         let [workload, target, _] = point.case_id.names();
         let case = self.plan.case(&point.case_id);
@@ -148,8 +196,26 @@ impl Manifests<'_> {
             serving: work.and_then(|work| serving(work, kind, &point.value)),
             script: work.map(|work| self.script(work, point, left)).transpose()?.flatten(),
             trials_planned: point.trials_planned,
+            missing: self.missing(point),
             trials: trials.map(|trial| self.trial(trial, point, left)).collect::<Result<_, _>>()?,
         })
+    }
+
+    /// Returns the planned trials of a point that do not count.
+    fn missing(&self, point: &PointSummary) -> Vec<MissingTrial> {
+        let planned = self.plan.trials.iter().filter(|trial| trial.case_id == point.case_id && trial.point_id == point.point_id);
+        let missing = planned.filter_map(|planned| {
+            let collected = self.collection.trials.iter().find(|collected| collected.trial_id == planned.trial_id);
+            let attempts = collected.filter(|collected| !collected.counted).map(|collected| &collected.attempts)?;
+            let reasons = attempts.iter().rev().filter_map(|attempt| {
+                let found = self.parts.get(&attempt.part)?.find_attempt(&planned.trial_id, attempt.attempt)?;
+                found.validity.reasons.first().map(|reason| reason.code.clone())
+            });
+            Some(MissingTrial { index: planned.index, reason: reasons.into_iter().next() })
+        });
+        let mut missing: Vec<MissingTrial> = missing.collect();
+        missing.sort_by_key(|trial| trial.index);
+        missing
     }
 
     fn trial(
@@ -175,12 +241,6 @@ impl Manifests<'_> {
         };
         if let Some(attempt) = attempts.first().filter(|_| self.needs == Needs::Outputs) {
             exported.execution = self.execution(attempt, point, left)?;
-        }
-        if self.needs == Needs::Records {
-            for attempt in attempts.iter().filter(|attempt| attempt.serving.is_some()) {
-                self.add_requests(attempt, &mut exported, left)?;
-            }
-            exported.requests.sort_by_key(|record| record.global_index);
         }
         Ok(exported)
     }
@@ -234,30 +294,24 @@ impl Manifests<'_> {
         })
     }
 
-    /// Returns the attempt that counts, of each shard.
-    fn counted_attempts(&self, trial: &CollectedTrial) -> Vec<&Attempt> {
-        let counted = trial.attempts.iter().filter(|attempt| attempt.counted);
-        counted.filter_map(|attempt| self.parts.get(&attempt.part)?.find_attempt(&trial.trial_id, attempt.attempt)).collect()
+    /// Returns the attempts of serving that count, by the name of their trial.
+    fn serving_attempts(&self) -> BTreeMap<String, Vec<&'a Attempt>> {
+        let of = |trial: &CountedTrial<'_>| {
+            let attempts = self.counted_attempts(trial.collected).into_iter().filter(|attempt| attempt.serving.is_some());
+            (trial.planned.trial_id.to_string(), attempts.collect())
+        };
+        self.trials.values().flatten().map(of).collect()
     }
 
-    fn add_requests(&self, attempt: &Attempt, exported: &mut ExportedTrial, left: &mut Left) -> Result<(), Failure> {
-        let Some((name, bytes)) = raw_records(self.opened, attempt)? else { return Ok(()) };
-        let unreadable =
-            |error: RecordError| Failure::new(ErrorCode::Records, format!("`{name}` cannot be read")).because(&error);
-        for record in RecordFile::open(bytes).map_err(unreadable)?.records().map_err(unreadable)? {
-            let record = record.map_err(unreadable)?;
-            if record.phase != assay_record::Phase::Measured {
-                continue;
-            }
-            left.requests = left.requests.checked_sub(1).ok_or_else(too_many_requests)?;
-            exported.requests.push(record);
-        }
-        Ok(())
+    /// Returns the attempt that counts, of each shard.
+    fn counted_attempts(&self, trial: &CollectedTrial) -> Vec<&'a Attempt> {
+        let counted = trial.attempts.iter().filter(|attempt| attempt.counted);
+        counted.filter_map(|attempt| self.parts.get(&attempt.part)?.find_attempt(&trial.trial_id, attempt.attempt)).collect()
     }
 }
 
 fn too_many_requests() -> Failure {
-    Failure::new(ErrorCode::ExportFormat, format!("the run has more than {MAX_EXPORTED_REQUESTS} measured requests"))
+    Failure::new(ErrorCode::ExportFormat, format!("a trial of the run has more than {MAX_EXPORTED_REQUESTS} measured requests"))
         .hint("`assay export --records` copies the records of any number of requests")
 }
 

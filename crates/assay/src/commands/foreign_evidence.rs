@@ -87,7 +87,7 @@ pub(crate) fn show(place: &RunStore, located: Located, as_json: bool) -> Result<
 /// Verifies foreign evidence of a store, and reports what was checked.
 pub(crate) fn verify(place: &RunStore, located: Located, strict: bool, as_json: bool) -> Result<Exit, Failure> {
     let opened = open(place, located)?;
-    let VerifiedForeignEvidence { reference, signer, reading, .. } = &opened.evidence;
+    let VerifiedForeignEvidence { reference, manifest, signer, reading, .. } = &opened.evidence;
     let body = opened.evidence.body();
     if as_json {
         print_json(body, &about(&opened))?;
@@ -113,10 +113,15 @@ pub(crate) fn verify(place: &RunStore, located: Located, strict: bool, as_json: 
         Reading::Absent(absent) if strict => {
             let first = absent.first().map(|path| path.escape_debug().to_string()).unwrap_or_default();
             Err(Failure::new(ErrorCode::ArtifactAbsent, format!("`{first}` of the foreign evidence is absent"))
-                .hint("put its bytes back: `assay import results` of the same file stores them again"))
+                .hint(put_back(&manifest.header.run_id)))
         }
         _ => Ok(exit(&opened)),
     }
+}
+
+/// Returns the hint for foreign evidence with an absent file.
+pub(super) fn put_back(name: impl std::fmt::Display) -> String {
+    format!("put its bytes back: `assay import results PATH --name {name}`, with the same files, stores them again")
 }
 
 fn exit(opened: &Opened) -> Exit {

@@ -9,6 +9,7 @@ use assay_store::{Scratch, Store};
 use assay_verify::{StoreBlobs, lake_failure};
 use assay_warehouse::{FOREIGN_EVIDENCE_DIM, FOREIGN_OUTCOME_FACT, FOREIGN_SAMPLE_FACT, Row, Table, Value};
 
+use crate::commands::foreign_evidence::put_back;
 use crate::commands::signed_evidence::{SignedEvidence, of_evidence, report_unknown_signers};
 use crate::output;
 
@@ -43,8 +44,7 @@ impl ForeignTables {
         }
         if let Some(name) = rows.without_samples.first().filter(|_| strict) {
             let message = format!("the samples of foreign evidence `{name}` are not in the store `{}`", store.uri());
-            return Err(Failure::new(ErrorCode::ArtifactAbsent, message)
-                .hint("`assay import results` of the same files, with another name, stores them again"));
+            return Err(Failure::new(ErrorCode::ArtifactAbsent, message).hint(put_back(name)));
         }
         let established = all.iter().all(|(_, signed)| signed.established);
         let Rows { evidence, outcomes, samples, without_samples, .. } = rows;

@@ -10,6 +10,7 @@ use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
 use serde_json::{Value, json};
 
+use crate::commands::foreign_evidence::put_back;
 use crate::commands::gate::exit_for;
 use crate::output;
 
@@ -94,8 +95,7 @@ pub(crate) fn verify(place: &RunStore, reference: InputRef, strict: bool, as_jso
     let known = verify_foreign_verdict(place, reference)?;
     if let Some(name) = known.absent.first().filter(|_| strict) {
         let message = format!("a file of the foreign evidence `{name}` is absent, so its numbers were not read again");
-        return Err(Failure::new(ErrorCode::ArtifactAbsent, message)
-            .hint("put its bytes back: `assay import results` of the same file stores them again"));
+        return Err(Failure::new(ErrorCode::ArtifactAbsent, message).hint(put_back(name)));
     }
     if as_json {
         output::json(&document(&known))?;

@@ -12,6 +12,8 @@ use assay_spec::{MAX_OBJECT_BYTES, Problem, Scenario};
 use assay_stage::{ErrorCode, Exit, Failure};
 use serde_json::json;
 
+use crate::commands::build_image::{Builder, BuiltImage, Recipe, build, repository};
+use crate::commands::definitions;
 use crate::commands::import_results::ImportResults;
 use crate::commands::repository_root;
 use crate::output;
@@ -44,6 +46,13 @@ pub(crate) struct Import {
     /// The part of the definition that is imported, if it has several with names
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
+    /// Build the image that the definition describes, push it to this repository, and write its digest into the workload. buildah, podman or docker
+    /// builds it: the first of them that `PATH` has, with settings and logins of its own
+    #[arg(long, value_name = "REPOSITORY", value_parser = repository, conflicts_with = "dry_run")]
+    build_image: Option<String>,
+    /// The program that builds the image
+    #[arg(long, value_name = "PROGRAM", value_enum, requires = "build_image")]
+    builder: Option<Builder>,
     /// Write what can be written, without the fields that are refused. Otherwise one of them means that nothing is written, and exit
     /// code 10
     #[arg(long)]
@@ -72,6 +81,8 @@ enum Of {
 /// An imported file or command line, with its name.
 struct Found {
     source: Option<String>,
+    /// The bytes of a file.
+    bytes: Vec<u8>,
     imported: Imported,
 }
 
@@ -80,21 +91,31 @@ impl Import {
         if let Some(Of::Results(results)) = self.results.take() {
             return results.run();
         }
-        let found = self.import()?;
-        let files = files(&found)?;
+        let mut found = self.import()?;
+        let mut files = joined_files(&found)?;
         let refused: usize = found.iter().map(|found| found.imported.count(Outcome::Refused)).sum();
         let is_refused = (refused > 0 && !self.partial) || files.is_empty();
         let is_written = !is_refused && !self.dry_run;
         let folder = self.folder();
         if is_written && !self.force {
-            self.refuse_others(&folder, &files)?;
+            let before = if self.command.is_empty() { "" } else { "; write either before the `--`" };
+            let hint = format!("`--force` overwrites it; `--to FOLDER` writes elsewhere{before}");
+            definitions::refuse_others(files.iter().map(|(path, text)| (folder.join(path), text.as_bytes())), &hint)?;
+        }
+        let mut built = None;
+        if let Some(repository) = self.build_image.as_ref().filter(|_| is_written) {
+            // Nothing is written before the registry has the image.
+            let image = build(&Recipe::find(&files)?, repository, self.builder)?;
+            self.name_image(&mut found, &image.reference)?;
+            files = joined_files(&found)?;
+            built = Some(image);
         }
         if is_written {
             for (path, text) in &files {
-                crate::commands::definitions::write(&folder.join(path), text.as_bytes())?;
+                definitions::write(&folder.join(path), text.as_bytes())?;
             }
         }
-        self.print(&found, &folder, &files, is_written)?;
+        self.print(&found, &folder, &files, (is_written, built))?;
         if is_refused {
             output::diagnostic(nothing_written(refused, !files.is_empty()));
             return Ok(Exit::Definition);
@@ -108,6 +129,16 @@ impl Import {
         ImportOptions { model, url, lengths, only, keeps_grade: true, ..ImportOptions::default() }
     }
 
+    /// Imports files again, with the image that was built.
+    fn name_image(&self, found: &mut [Found], image: &str) -> Result<(), Failure> {
+        let options = ImportOptions { image: Some(image.to_owned()), ..self.options() };
+        for Found { source, bytes, imported } in found {
+            let Some(name) = source else { continue };
+            *imported = import(&Source::File { name, bytes }, &options).map_err(|error| failure(&format!("`{name}`"), error))?;
+        }
+        Ok(())
+    }
+
     fn import(&self) -> Result<Vec<Found>, Failure> {
         let options = self.options();
         let Some(path) = &self.path else {
@@ -117,7 +148,7 @@ impl Import {
                         .hint(format!("a command line comes word by word, without quotes around it: `assay import -- {line}`")),
                     None => failure("the command line", error),
                 })?;
-            return Ok(vec![Found { source: None, imported }]);
+            return Ok(vec![Found { source: None, bytes: Vec::new(), imported }]);
         };
         if !path.is_dir() {
             let name = path.display().to_string();
@@ -126,6 +157,7 @@ impl Import {
             return Ok(vec![Found {
                 imported: imported.map_err(|error| failure(&format!("`{name}`"), error))?,
                 source: Some(name),
+                bytes,
             }]);
         }
         let mut found = Vec::new();
@@ -143,7 +175,7 @@ impl Import {
                 continue;
             }
             let imported = import(&source, &options).map_err(|error| failure(&format!("`{name}`"), error))?;
-            found.push(Found { source: Some(name), imported });
+            found.push(Found { source: Some(name), bytes, imported });
         }
         if found.is_empty() { Err(failure(&format!("`{}`", path.display()), ImportError::Unknown)) } else { Ok(found) }
     }
@@ -154,24 +186,17 @@ impl Import {
         self.to.clone().or_else(|| repository_root::way_up(&here())).unwrap_or_else(here)
     }
 
-    /// Refuses to write if a file would be lost.
-    fn refuse_others(&self, folder: &Path, files: &BTreeMap<String, String>) -> Result<(), Failure> {
-        let differs = |(path, text): &(&String, &String)| {
-            let path = folder.join(path);
-            path.symlink_metadata().is_ok() && std::fs::read_to_string(path).ok().as_ref() != Some(*text)
-        };
-        let Some((path, _)) = files.iter().find(differs) else { return Ok(()) };
-        let message = format!("`{}` is there and differs, so nothing was written", folder.join(path).display());
-        let before = if self.command.is_empty() { "" } else { "; write either before the `--`" };
-        Err(Failure::new(ErrorCode::FileDiffers, message)
-            .hint(format!("`--force` overwrites it; `--to FOLDER` writes elsewhere{before}")))
-    }
-
-    fn print(&self, found: &[Found], folder: &Path, files: &BTreeMap<String, String>, is_written: bool) -> Result<(), Failure> {
+    fn print(
+        &self,
+        found: &[Found],
+        folder: &Path,
+        files: &BTreeMap<String, String>,
+        (is_written, built): (bool, Option<BuiltImage>),
+    ) -> Result<(), Failure> {
         if self.json {
             let document: Vec<_> = found
                 .iter()
-                .map(|Found { source, imported }| {
+                .map(|Found { source, imported, .. }| {
                     json!({
                         "source": source, "format": imported.format, "fields": imported.rows.iter().map(Row::to_json).collect::<Vec<_>>(),
                         "commands": imported.commands,
@@ -179,10 +204,14 @@ impl Import {
                 })
                 .collect();
             let files: Vec<_> = files.iter().map(|(path, text)| json!({"path": path, "text": text})).collect();
-            return output::json(&json!({"imports": document, "files": files, "written": is_written}));
+            let image = built.map(|built| json!({"reference": built.reference, "builder": built.builder.name()}));
+            return output::json(&json!({"imports": document, "files": files, "written": is_written, "image": image}));
         }
         for found in found {
             output::lines(table(found));
+        }
+        if let Some(BuiltImage { reference, builder }) = built {
+            output::line(format!("pushed       {reference}, built by {}", builder.name()));
         }
         for path in files.keys().filter(|_| is_written || self.dry_run) {
             output::line(format!("{}  {}", if is_written { "written    " } else { "not written" }, folder.join(path).display()));
@@ -190,9 +219,7 @@ impl Import {
         if is_written {
             repository_root::note(folder).into_iter().for_each(output::diagnostic);
             output::diagnostic("next:");
-            if !is_current(folder) {
-                output::diagnostic(format!("  cd {}", shell_word(&folder.display().to_string())));
-            }
+            commands_to_root(folder).into_iter().for_each(output::diagnostic);
             output::diagnostic("  assay validate");
             for command in found.iter().flat_map(|found| &found.imported.commands) {
                 output::diagnostic(format!("  {command}"));
@@ -243,6 +270,20 @@ fn nothing_written(refused: usize, has_rest: bool) -> String {
     }
 }
 
+/// Returns the commands that lead to the folder from which a plan finds the files: below the root of a repository, they are copied there first.
+fn commands_to_root(folder: &Path) -> Vec<String> {
+    let way_up = repository_root::way_up(folder);
+    let root = way_up.as_ref().map_or_else(|| folder.to_owned(), |up| folder.join(up));
+    let root = if is_current(&root) { PathBuf::from(".") } else { root };
+    let word = |path: &Path| shell_word(&path.display().to_string());
+    let copy = way_up.map(|_| {
+        let [pipelines, workloads] = ["pipelines", "workloads"].map(|name| word(&folder.join(name)));
+        format!("  cp -R {pipelines} {workloads} {}", word(&root))
+    });
+    let change = (root != Path::new(".")).then(|| format!("  cd {}", word(&root)));
+    copy.into_iter().chain(change).collect()
+}
+
 /// Returns true if a folder is the one in which the command runs.
 fn is_current(folder: &Path) -> bool {
     let current = std::env::current_dir().and_then(|current| current.canonicalize());
@@ -260,7 +301,7 @@ fn quoted_command(words: &[String]) -> Option<String> {
 
 /// Returns the table of the fields of an import, with the number of each outcome.
 fn table(found: &Found) -> String {
-    let Found { source, imported } = found;
+    let Found { source, imported, .. } = found;
     let mut text = match source {
         Some(source) => format!("{source}: {}\n", imported.title),
         None => format!("{}\n", imported.title),
@@ -278,7 +319,7 @@ fn table(found: &Found) -> String {
 }
 
 /// Returns the files of all imports by their paths. Two of one name are refused: one would replace the other.
-fn files(found: &[Found]) -> Result<BTreeMap<String, String>, Failure> {
+fn joined_files(found: &[Found]) -> Result<BTreeMap<String, String>, Failure> {
     let mut files = BTreeMap::new();
     for file in found.iter().flat_map(|found| &found.imported.files) {
         if files.insert(file.path.clone(), file.text.clone()).is_some_and(|known| known != file.text) {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use assay_foreign::{MAX_RESULT_BYTES, MAX_RESULT_FILES, RESULT_FORMATS};
-use assay_import::{FoundFile, describe_results, freeze, is_taken, key_artifact, sign};
+use assay_import::{FoundFile, describe_results, freeze, key_artifact, restore, sign};
 use assay_manifest::{ForeignEvidence, Instant, Role, RunId};
 use assay_runner::{Config, KeyRing, LocalKeys};
 use assay_runs::RunStore;
@@ -30,7 +30,7 @@ pub(crate) struct ImportResults {
     /// The artifact store [default: `.assay` of the repository, or the user's data folder]
     #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
     store: Option<String>,
-    /// The name of the evidence in the store [default: the format and the time]
+    /// The name of the evidence in the store. If it is that of evidence of the same files, their bytes are stored again [default: the format and the time]
     #[arg(long, value_name = "NAME")]
     name: Option<RunId>,
     /// Read the files, and store nothing
@@ -54,7 +54,17 @@ impl ImportResults {
         let place = RunStore { store: self.store.clone(), trust: Vec::new() };
         let keys = import_key()?;
         let store = Store::open(&place.store_uri()?)?;
-        is_taken(&store, &name)?;
+        if let Some((reference, known)) = restore(&store, &name, &files, &evidence, &samples)? {
+            if self.json {
+                print_json(&known, &json!({"name": name, "evidence": reference, "stored": true}))?;
+            } else {
+                output::line(format!(
+                    "nothing new: the foreign evidence `{name}` is of the same files, and the store has their bytes"
+                ));
+                id_lines(&name, &reference, &place.store_uri()?).into_iter().for_each(output::line);
+            }
+            return Ok(Exit::Done);
+        }
         let key = keys.public(Role::Import)?.to_pem();
         evidence.key = key_artifact(&key);
         freeze(&store, &files, &evidence, &samples, &key)?;

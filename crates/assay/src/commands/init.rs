@@ -7,6 +7,7 @@ use assay_git::Repository;
 use assay_manifest::Digest;
 use assay_stage::{ErrorCode, Exit, Failure};
 
+use crate::commands::definitions;
 use crate::commands::forge::kinds;
 use crate::commands::repository_root::way_up;
 use crate::output;
@@ -83,7 +84,8 @@ impl Init {
         };
         let files: Vec<(PathBuf, String)> = self.shipped().iter().map(file).collect();
         if !self.force && !is_filling {
-            refuse_others(&files)?;
+            let all = files.iter().map(|(path, text)| (path.clone(), text.as_bytes()));
+            definitions::refuse_others(all, "`--force` overwrites it")?;
         }
         for (path, text) in files.iter().chain(&self.starters(&root)) {
             let shown = path.strip_prefix(&root).unwrap_or(path).display();
@@ -91,7 +93,7 @@ impl Init {
                 output::line(format!("unchanged  {shown}"));
                 continue;
             }
-            crate::commands::definitions::write(path, text.as_bytes())?;
+            definitions::write(path, text.as_bytes())?;
             output::line(format!("written    {shown}"));
         }
         self.print_next_steps(&root);
@@ -232,14 +234,6 @@ fn repository_root() -> Result<PathBuf, Failure> {
     repository.worktree().map(Path::to_owned).ok_or_else(|| {
         Failure::new(ErrorCode::NoRepository, "this repository is bare: it has no files").hint("run it in a checkout")
     })
-}
-
-/// Refuses to write if a file would be lost.
-fn refuse_others(files: &[(PathBuf, String)]) -> Result<(), Failure> {
-    let differs = |(path, text): &&(PathBuf, String)| path.exists() && std::fs::read_to_string(path).ok().as_ref() != Some(text);
-    let Some((path, _)) = files.iter().find(differs) else { return Ok(()) };
-    let message = format!("`{}` is there and differs, so nothing was written", path.display());
-    Err(Failure::new(ErrorCode::FileDiffers, message).hint("`--force` overwrites it"))
 }
 
 /// Parses a path that means the same in YAML and in a shell.

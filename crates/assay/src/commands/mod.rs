@@ -3,6 +3,7 @@
 mod attach;
 mod bench;
 mod bootstrap;
+mod build_image;
 mod calibrate;
 mod cancel;
 mod cluster;

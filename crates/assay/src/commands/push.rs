@@ -25,7 +25,7 @@ use crate::output;
 /// is never forced, and is retried if others push at the same time.
 ///
 /// With `--hot-metrics`, the headline numbers of the run are pushed to the receivers that its pipeline names instead. To push them again
-/// changes nothing.
+/// changes nothing, except in a Pushgateway, where they replace those of a newer run.
 #[derive(clap::Args)]
 pub(crate) struct Push {
     /// The run's name or published folder

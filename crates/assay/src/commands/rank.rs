@@ -159,6 +159,7 @@ fn ranking_document(ranking: &Ranking) -> Value {
             "trials_counted": candidate.values.len(),
             "trials_planned": candidate.planned,
             "not_told_apart_from": ranking.not_told_apart(place),
+            "not_compared_with": ranking.not_compared(place),
         })
     };
     let pair = |pair: &Pair| {

@@ -1,6 +1,7 @@
 //! `assay render kubernetes`: prints the objects of an installation, of scheduled pipelines and of hooks, for agents that apply files from
 //! Git.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,10 +9,11 @@ use assay_cluster::{
     CronSchedule, HookPhase, HookSource, InstallParameters, Installation, Object, ServedStore, SyncHook, cron_job, hook_objects,
     installation_objects, to_yaml,
 };
-use assay_manifest::Role;
+use assay_manifest::{Isolation, Placement, Role};
 use assay_process::{Cancel, Spawner};
 use assay_runner::{ImportedOriginal, LoadedSource, SourceSpec, read_source};
 use assay_runs::read_regular_file;
+use assay_spec::{Stage, expand};
 use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::commands::import::show_original;
@@ -24,9 +26,6 @@ const NO_SIGNERS: &str =
 
 /// The size of a served store's claim.
 const STORE_SIZE: &str = "100Gi";
-
-/// The number of times that a hook's run may make each of its trials before its deadline.
-const REPEATED: u32 = 2;
 
 // An object of the API server has at most 1 MiB, of which a definition of another tool leaves enough for the rest.
 const _: () = assert!(assay_spec::MAX_OBJECT_BYTES <= 512 << 10);
@@ -282,14 +281,33 @@ fn read(pipeline: &str) -> Result<LoadedSource, Failure> {
     Ok(read_source(&spec, scratch.path(), &spawner, &cancel)?)
 }
 
-/// Returns the longest time of a run: its trials at their limits, each repeated once, within the time limit of execute; and the time limits of the
-/// other stages.
+/// Returns the longest time of a run: in each block the time limit of provision, and its trials at their limits, each repeated as often as may be, within
+/// the time limit of execute; and the time limits of the other stages.
 fn deadline(read: &LoadedSource) -> Result<Duration, Failure> {
     let spec = &read.closure.pipeline.spec;
-    let trials = duration_of(read)?.longest();
-    let trials = trials.saturating_mul(REPEATED).min(spec.time_limit);
-    let others = spec.stages.iter().filter(|stage| stage.role != Role::Execute).map(|stage| stage.timeout);
-    Ok(others.fold(trials, Duration::saturating_add))
+    let blocks = most_blocks(read)?;
+    // Twice even where nothing is repeated: pods start, and pull images.
+    let attempts = spec.trials.retry_budget.saturating_add(1).max(2);
+    let trials = duration_of(read)?.longest().saturating_mul(attempts).min(spec.time_limit.saturating_mul(blocks));
+    let time_of = |stage: &Stage| match stage.role {
+        Role::Execute => Duration::ZERO,
+        Role::Provision => stage.timeout.saturating_mul(blocks),
+        _ => stage.timeout,
+    };
+    Ok(spec.stages.iter().map(time_of).fold(trials, Duration::saturating_add))
+}
+
+/// Returns the most blocks that a run may have, each with a provision of its own: one for each trial whose target is restarted, one for each side in each
+/// round if sides alternate.
+fn most_blocks(read: &LoadedSource) -> Result<u32, Failure> {
+    let pipeline = &read.closure.pipeline;
+    let cases = expand(pipeline, &read.closure.workloads).map_err(|problems| Failure::invalid(&problems))?;
+    let in_a_round = match (pipeline.spec.isolation, pipeline.spec.placement) {
+        (Isolation::RestartTarget, _) => cases.iter().map(|case| case.points.len()).sum(),
+        (_, Placement::Alternate) => cases.iter().map(|case| (&case.target, &case.variant)).collect::<BTreeSet<_>>().len(),
+        (_, Placement::Coexist) => return Ok(1),
+    };
+    Ok(u32::try_from(in_a_round).unwrap_or(u32::MAX).saturating_mul(pipeline.spec.trials.count).max(1))
 }
 
 /// Returns a name for the file of another tool's definition in a ConfigMap, and its text.

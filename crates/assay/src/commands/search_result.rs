@@ -215,7 +215,11 @@ fn describe_end(result: &SearchResult) -> String {
             format!("swept: {} from an idle endpoint on", counted(result.grid.len() as u64, "load"))
         }
         (SearchOutcome::NoneMet, _) => format!("found nothing: {load} already falls short of the SLOs"),
-        (SearchOutcome::AllMet, _) => format!("found nothing: every load that was tried meets the SLOs, up to {load}"),
+        // A search for a rate puts closed loops on the endpoint, too, of which one may have fallen short.
+        (SearchOutcome::AllMet, _) => {
+            let kind = result.end.load.map_or("load", |load| load.kind.as_str());
+            format!("found nothing: every {kind} that was tried meets the SLOs, up to {load}")
+        }
         (SearchOutcome::Unsettled, _) => "found nothing: the observations contradict each other".to_owned(),
     }
 }
@@ -278,7 +282,7 @@ mod tests {
         let none = json!({"outcome": "none_met", "load": low});
         assert_eq!(said(none), "found nothing: rate 1.5 already falls short of the SLOs");
         let all = json!({"outcome": "all_met", "load": high});
-        assert_eq!(said(all), "found nothing: every load that was tried meets the SLOs, up to rate 2.5");
+        assert_eq!(said(all), "found nothing: every rate that was tried meets the SLOs, up to rate 2.5");
         assert_eq!(said(json!({"outcome": "unsettled"})), "found nothing: the observations contradict each other");
     }
 

@@ -65,6 +65,9 @@ struct SourceState {
     metrics: Option<u64>,
     #[serde(skip_serializing_if = "is_zero")]
     metrics_left_out: u64,
+    /// The quantities that the source has no value of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    without_value: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     clock_offset_ns: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,6 +121,7 @@ impl SourceState {
             note: None,
             metrics: None,
             metrics_left_out: 0,
+            without_value: Vec::new(),
             clock_offset_ns: None,
             clock_uncertainty_ns: None,
             queries: Vec::new(),
@@ -196,11 +200,23 @@ fn pipeline_sources(pipeline: String, source: &LoadedSource) -> Result<PipelineS
         if let Some(scrape) = &telemetry.scrape {
             sources.push(ask::exporter(&telemetry.name, scrape));
         }
+        if let Some(from) = &telemetry.sacct {
+            sources.push(ask::accounting(&telemetry.name, from));
+        }
+        if let Some(address) = &telemetry.otlp {
+            sources.push(ask::traces(&telemetry.name, address));
+        }
+        if telemetry.nvidia_smi {
+            sources.push(ask::nvidia_smi(&telemetry.name));
+        }
         if let Some(server) = &telemetry.prometheus {
             let planned = assay_planning::prometheus_source(&telemetry.name, server, &read)?;
             sources.push(ask::prometheus(&telemetry.name, &planned, &attempts));
         }
     }
+    let cluster = "off on this machine: a run in a cluster keeps the events of its Jobs, pods and Kueue Workloads, and the conditions of its \
+                   Workloads and nodes";
+    sources.push(SourceState::new("cluster", None).with_note(cluster));
     Ok(PipelineSources { pipeline, attempts, sources })
 }
 

@@ -4,6 +4,7 @@ mod resolver;
 mod selection;
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -123,10 +124,10 @@ impl Stacks {
 
     /// Refuses a workload that is not there: the pipeline would not be valid.
     fn check_workload(&self) -> Result<(), Failure> {
-        let path = Workload::path_of(&self.workload);
-        if self.to.join(&path).is_file() {
+        if Workload::paths_of(&self.workload).iter().any(|path| self.to.join(path).is_file()) {
             return Ok(());
         }
+        let path = Workload::path_of(&self.workload);
         let message = format!("there is no workload `{}` in `{}`", self.workload, self.to.display());
         Err(Failure::new(ErrorCode::FileMissing, message)
             .hint(format!("it would be defined in `{path}`; docs/stacks.md has an example")))
@@ -185,10 +186,9 @@ impl Stacks {
         }
         files.insert(self.to.join(format!("stacks/{set}/report.json")), definitions::written(report));
         files.insert(self.to.join(pipeline_path(set)), definitions::written(&self.pipeline(set, named, is_resolved)));
-        let differs = |(path, bytes): &(&PathBuf, &Vec<u8>)| path.exists() && std::fs::read(path).ok().as_ref() != Some(*bytes);
-        if let Some((path, _)) = files.iter().find(differs).filter(|_| !self.force) {
-            let message = format!("`{}` is there and differs, so nothing was written", path.display());
-            return Err(Failure::new(ErrorCode::FileDiffers, message).hint("`--force` overwrites it, `--name` makes another set"));
+        if !self.force {
+            let all = files.iter().map(|(path, bytes)| (path.clone(), bytes.as_slice()));
+            definitions::refuse_others(all, "`--force` overwrites it, `--name` makes another set")?;
         }
         files.iter().try_for_each(|(path, bytes)| definitions::write(path, bytes))
     }
@@ -255,7 +255,9 @@ impl Stacks {
 fn summary(made: usize, selection: &Selection, seed: Option<u64>) -> String {
     let mut parts = vec![counted(made as u64, "stack")];
     if selection.duplicates > 0 {
-        parts.push(format!("{} of a stack that was there", counted(selection.duplicates as u64, "resolution")));
+        // Without a resolver, and so without a seed, the lock files were there.
+        let what = if seed.is_some() { "resolution" } else { "lock file" };
+        parts.push(format!("{} of a stack that was there", counted(selection.duplicates as u64, what)));
     }
     if !selection.skipped.is_empty() {
         parts.push(format!("{} skipped", selection.skipped.len()));
@@ -291,12 +293,9 @@ fn pipeline_path(set: &Name) -> String {
 fn name_stacks(stacks: &[Stack]) -> Result<Vec<NamedStack<'_>>, Failure> {
     let mut names: Vec<Name> = Vec::new();
     for (number, stack) in (1..).zip(stacks) {
-        let by_change = slug(&stack.change).filter(|name| !names.contains(name));
-        let name = match by_change {
-            Some(name) => name,
-            None => format!("stack-{number}").parse().map_err(|error| Failure::from_error(ErrorCode::Internal, &error))?,
-        };
-        names.push(name);
+        let by_number = (number..).filter_map(|number: u32| format!("stack-{number}").parse().ok());
+        let name = slug(&stack.change).into_iter().chain(by_number).find(|name| !names.contains(name));
+        names.push(name.ok_or_else(|| Failure::new(ErrorCode::Internal, "no name of a stack is free"))?);
     }
     Ok(names.into_iter().zip(stacks).map(|(name, stack)| NamedStack { name, stack }).collect())
 }
@@ -327,12 +326,10 @@ fn recorded(folder: &Path) -> Result<Selection, Failure> {
     paths.sort();
     let mut selection = Selection::default();
     for path in paths {
-        let size = std::fs::metadata(&path).map_err(|error| unreadable(&path, &error))?.len();
-        let bytes = if size > MAX_LOCK_BYTES as u64 {
-            Vec::new()
-        } else {
-            std::fs::read(&path).map_err(|error| unreadable(&path, &error))?
-        };
+        let mut bytes = Vec::new();
+        // One byte more, so that a file above the limit is refused as such.
+        let read = std::fs::File::open(&path).and_then(|file| file.take(MAX_LOCK_BYTES as u64 + 1).read_to_end(&mut bytes));
+        read.map_err(|error| unreadable(&path, &error))?;
         let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         selection.add(name, String::from_utf8_lossy(&bytes).into_owned());
     }
@@ -365,6 +362,21 @@ mod tests {
         let stacks = [stack("latest"), stack("NumPy 2.1.0"), stack("numpy 2.1.0"), stack(&"a long name ".repeat(9))];
         let names: Vec<String> = name_stacks(&stacks).expect("names").iter().map(|named| named.name.to_string()).collect();
         assert_eq!(names, ["latest", "numpy-2-1-0", "stack-3", "stack-4"]);
+        let names = |changes: &[&str]| -> Vec<String> {
+            let stacks: Vec<Stack> = changes.iter().map(|change| stack(change)).collect();
+            name_stacks(&stacks).expect("names").iter().map(|named| named.name.to_string()).collect()
+        };
+        assert_eq!(names(&["stack-2", "stack_2", "stack 2"]), ["stack-2", "stack-3", "stack-4"], "a name by number may be there");
+        assert_eq!(names(&["x", "x", "stack-2"]), ["x", "stack-2", "stack-3"]);
+    }
+
+    #[test]
+    fn a_lock_file_above_the_limit_is_refused_as_such() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("large.txt"), "#".repeat(MAX_LOCK_BYTES + 2)).expect("written");
+        let selection = recorded(folder.path()).expect("read");
+        let reasons: Vec<&str> = selection.skipped.iter().map(|skipped| skipped.reason.as_str()).collect();
+        assert_eq!(reasons, ["the file has more than 4194304 bytes, the most of a lock file"]);
     }
 
     #[test]
@@ -373,6 +385,7 @@ mod tests {
         assert_eq!(summary(3, &selection, Some(7)), "3 stacks; seed 7");
         selection.duplicates = 1;
         selection.add("x".to_owned(), "no lock file".to_owned());
-        assert_eq!(summary(1, &selection, None), "1 stack, 1 resolution of a stack that was there, 1 skipped");
+        assert_eq!(summary(1, &selection, None), "1 stack, 1 lock file of a stack that was there, 1 skipped");
+        assert_eq!(summary(1, &selection, Some(7)), "1 stack, 1 resolution of a stack that was there, 1 skipped; seed 7");
     }
 }

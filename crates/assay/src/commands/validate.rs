@@ -158,9 +158,10 @@ fn is_pipeline(path: &str, bytes: &[u8]) -> bool {
 fn check_location(path: &str, bytes: &[u8]) -> Option<Problem> {
     let of = Path::new(path);
     let below_pipelines = of.components().any(|part| part.as_os_str() == "pipelines");
-    if below_pipelines && of.extension().is_some_and(|extension| extension == "yml") {
-        let problem = Problem::for_file(path, "nothing reads a definition here whose name ends in `.yml`");
-        return Some(problem.with_hint("let it end in `.yaml`"));
+    let is_of_noise = of.parent().is_some_and(|folder| folder.ends_with("pipelines/noise"));
+    if is_of_noise && of.extension().is_some_and(|extension| extension == "yml") {
+        let problem = Problem::for_file(path, "gates read no noise file whose name ends in `.yml`");
+        return Some(problem.with_hint("let it end in `.yaml`, as `assay noise` writes it"));
     }
     let is_read = of.parent().is_some_and(|folder| folder.ends_with(assay_spec::ACKNOWLEDGEMENTS));
     let is_accepting = || matches!(Definition::parse(path, bytes), Ok(Definition::Acknowledgement(_)));
@@ -249,7 +250,7 @@ fn workload_of<'a>(path: &'a str, bytes: &[u8]) -> Option<(&'a Path, Workload)> 
     let above = Path::new(path).ancestors().nth(3)?;
     let inside = Path::new(path).strip_prefix(above).ok()?.display().to_string();
     let workload = Workload::parse(&inside, bytes).ok()?;
-    (inside == Workload::path_of(&workload.name)).then_some((above, workload))
+    Workload::paths_of(&workload.name).contains(&inside).then_some((above, workload))
 }
 
 /// Returns what a reader of a valid pipeline has to know before it runs.

@@ -736,7 +736,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/10", "7ce4c12f935181493b7984071baf2e8d271cc0505be94e55d4c2de95dd3b0b9d")
+        ("assay-gate/10", "db7dd7644166989293fc19c305c48739920b5e604b13190c36f0ad696739c5a6")
     );
 }
 

@@ -213,6 +213,7 @@ fn summary(verdict: &Verdict) -> Summary {
         issues: Vec::new(),
         points,
         all_loads: Vec::new(),
+        energy: Vec::new(),
         files: Vec::new(),
         views: None,
     }

@@ -51,7 +51,11 @@ impl Format {
             return format!("{value}");
         }
         match self.exponent {
-            Some(power) => format!("{}e{power}", fixed(value / ten_to(power), self.place - power)),
+            // Of a number at the ends of what a double holds, no power of ten divides it.
+            Some(power) => match value / ten_to(power) {
+                scaled if scaled.is_finite() => format!("{}e{power}", fixed(scaled, self.place - power)),
+                _ => format!("{value:.*e}", usize::try_from(power - self.place).unwrap_or(0)),
+            },
             None => fixed(value, self.place_of(value)),
         }
     }
@@ -199,6 +203,10 @@ mod tests {
             (0.012_34, "0.0123"),
             (0.000_123_4, "0.000123"),
             (0.000_012_34, "1.23e-5"),
+            (4e-310, "4.00e-310"),
+            (-1.239e-308, "-1.24e-308"),
+            (5e-324, "4.94e-324"),
+            (f64::MAX, "1.80e308"),
             (f64::NAN, "NaN"),
             (f64::INFINITY, "inf"),
         ];

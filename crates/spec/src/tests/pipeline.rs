@@ -543,7 +543,37 @@ fn telemetry_comes_from_exporters_and_prometheus_servers() {
     error: `spec.telemetry[0].pack` belongs to `prometheus`, and not to `scrape`
     hint: remove it: an exporter is recorded as a whole, without credentials
     ");
-    assert_snapshot!(refused("{name: r}"), @"error: `spec.telemetry[0]` needs one of `scrape`, `prometheus`");
+    let gpus = pipeline(&sources("{name: gpus, nvidia_smi: true}")).spec.telemetry;
+    assert!(gpus[0].nvidia_smi && gpus[0].scrape.is_none());
+    assert_snapshot!(refused("{name: q, nvidia_smi: true, pack: dcgm}"), @r"
+    error: `spec.telemetry[0].pack` belongs to `prometheus`, and not to `nvidia_smi`
+    hint: remove it: the program is asked for the same fields in every run
+    ");
+    assert_snapshot!(refused("{name: q, nvidia_smi: true}, {name: r, nvidia_smi: true}"), @r"
+    error: `spec.telemetry[1]` reads the GPUs that `spec.telemetry[0]` reads
+    hint: remove one of them: each GPU would be recorded twice
+    ");
+    let traces = pipeline(&sources("{name: traces, otlp: '127.0.0.1:4318'}, {name: six, otlp: '[::1]:4319'}")).spec.telemetry;
+    assert_eq!(traces[0].otlp.as_deref(), Some("127.0.0.1:4318"));
+    assert_snapshot!(refused("{name: a, otlp: '0.0.0.0:4318'}, {name: b, otlp: '127.0.0.1:0'}, {name: c, otlp: '127.0.0.1:4318', pack: dcgm}"), @r"
+    error: `spec.telemetry[0].otlp` is not a loopback address: `0.0.0.0:4318`
+    hint: `127.0.0.1:PORT` or `[::1]:PORT`: spans are received without credentials
+    error: `spec.telemetry[1].otlp` is not a loopback address: `127.0.0.1:0`
+    hint: its port is a number from 1 to 65535
+    error: `spec.telemetry[2].pack` belongs to `prometheus`, and not to `otlp`
+    hint: remove it: all spans that are sent to the address are recorded
+    ");
+    let slurm = pipeline(&sources("{name: slurm, sacct: command}, {name: file, sacct: /tmp/sacct.json}")).spec.telemetry;
+    assert_eq!(slurm[1].sacct.as_deref(), Some("/tmp/sacct.json"));
+    assert_snapshot!(refused("{name: q, sacct: sacct.json}"), @r"
+    error: `spec.telemetry[0].sacct` is not the word `command` or an absolute path: `sacct.json`
+    hint: `command`, or a path that begins with `/`
+    ");
+    assert_snapshot!(refused("{name: q, nvidia_smi: false}"), @r"
+    error: `spec.telemetry[0].nvidia_smi` is `true` or left out
+    hint: remove the source to read no GPUs
+    ");
+    assert_snapshot!(refused("{name: r}"), @"error: `spec.telemetry[0]` needs one of `scrape`, `prometheus`, `nvidia_smi`, `otlp`, `sacct`");
     assert_snapshot!(refused("{name: q, scrape: 'http://q'}, {name: q, scrape: 'http://r'}"), @"error: `q` is listed twice in `spec.telemetry` by `name`");
     assert_snapshot!(refused("{name: Q/, scrape: 'http://r'}"), @r"
     error: `spec.telemetry[0].name` is not a name: `Q/`

@@ -11,8 +11,8 @@ use assay_report::{landmarks_of, shell_word};
 use assay_runner::{Config, LocalKeys};
 use assay_runs::{EndedSearch, ObservedRound, VerifiedRun, observe, sign_search_result, store_option};
 use assay_search::{
-    AllowedLatencies, Bracket, Goal, Load, MAX_ERROR_RATE, MIN_REQUESTS, Observation, Queue, Rule, Step, curve, landmarks,
-    load_of, next_step,
+    AllowedLatencies, Bracket, ClosedLoopEnd, Goal, Load, MAX_CONCURRENCY, MAX_ERROR_RATE, MIN_REQUESTS, Observation, Queue,
+    Rule, Step, closed_loop_end, curve, landmarks, load_of, next_step,
 };
 use assay_spec::{parse_duration, parse_latency};
 use assay_stage::{Clock, ErrorCode, Exit, Failure, key_password};
@@ -25,6 +25,9 @@ use crate::output;
 
 /// The difference from Little's law above which it is reported.
 const MAX_LITTLE: f64 = 0.1;
+
+/// The fewest loads of a sweep that have landmarks.
+const MIN_LANDMARKS: usize = 3;
 
 /// The most loads of the curve above a panel: a terminal has some 24 lines. The lowest are left out.
 const MAX_CURVE: usize = 16;
@@ -49,7 +52,7 @@ pub(super) struct SearchOptions {
     )]
     find_max: Option<String>,
     /// The most requests in flight of a closed loop that --sweep and --find-max try [default: 1024]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CONCURRENCY)))]
     up_to: Option<u32>,
 }
 
@@ -223,6 +226,10 @@ impl Search {
         match failing {
             Some(seen) => Some(format!("failed requests end the search: {}", describe(seen))),
             None if landmarks(&self.seen).is_some() => None,
+            None if self.seen.len() < MIN_LANDMARKS => Some(format!(
+                "no limit is known: it takes {MIN_LANDMARKS} loads to find one, and a larger {} tries more",
+                self.limit
+            )),
             None => Some(format!(
                 "no limit was reached: the last load still brought more throughput, and a larger {} tries more",
                 self.limit
@@ -249,19 +256,29 @@ impl Search {
                 name(load)
             )),
             Step::AllMet(load) => {
-                let bound = match self.rule.goal {
-                    Goal::MaxRate => format!(
-                        "higher ones are more than four times what the closed loop reached, and a larger {} allows a larger loop",
-                        self.limit
-                    ),
-                    Goal::MaxConcurrency | Goal::Sweep => format!("a larger {} tries more", self.limit),
-                };
-                End::Nothing(format!("every load that was tried has {slos}, up to {}; {bound}", name(load)))
+                End::Nothing(format!("every {} that was tried has {slos}, up to {}; {}", kind(load), number(load), self.bound()))
             }
             Step::Observe(_) | Step::Unsettled => End::Nothing(format!(
                 "{} loads were tried, and they contradict each other: use a longer `--duration`",
                 self.seen.len()
             )),
+        }
+    }
+
+    /// Returns the reason why no higher load was tried, and what to do about it.
+    fn bound(&self) -> String {
+        if self.rule.goal != Goal::MaxRate {
+            return format!("a larger {} tries more", self.limit);
+        }
+        let far = "higher ones are more than four times what the closed loop reached";
+        match closed_loop_end(&self.rule, &self.seen) {
+            ClosedLoopEnd::FellShort(load) => {
+                format!("{} falls short, which contradicts these rates: use a longer `--duration`", name(load))
+            }
+            ClosedLoopEnd::Saturated([before, last]) => {
+                format!("{far}, whose throughput hardly rose from {} to {}: use a longer `--duration`", name(before), name(last))
+            }
+            ClosedLoopEnd::Most => format!("{far}, and a larger {} allows a larger loop", self.limit),
         }
     }
 
@@ -488,9 +505,13 @@ fn describe_bracket(bracket: &Bracket) -> String {
 }
 
 fn name(load: Load) -> String {
+    format!("{} {}", kind(load), number(load))
+}
+
+fn kind(load: Load) -> &'static str {
     match load {
-        Load::Concurrency(_) => format!("concurrency {}", number(load)),
-        Load::Rate(_) => format!("rate {}", number(load)),
+        Load::Concurrency(_) => "concurrency",
+        Load::Rate(_) => "rate",
     }
 }
 
@@ -703,6 +724,8 @@ mod tests {
         };
         let [one, two, four] = [1, 2, 4].map(|clients| at(Load::Concurrency(clients), f64::from(clients), 1.0));
         assert!(why(&[one, two, four]).is_some_and(|why| why.contains("a larger `--up-to` tries more")));
+        let too_few = why(&[one, two]).expect("a reason");
+        assert_eq!(too_few, "no limit is known: it takes 3 loads to find one, and a larger `--up-to` tries more");
         let saturated = Observation { requests_per_s: 2.0, mean_latency_s: 2.0, ..four };
         assert_eq!(why(&[one, two, saturated]), None);
         let failing = Observation { error_rate: 0.98, ..four };
@@ -722,9 +745,29 @@ mod tests {
             "no most load with 99 of 100 requests within every SLO: rate 0.5 already falls short, and a higher load does not count as better"
         );
         let all = why(Step::AllMet(Load::Concurrency(64)), Goal::MaxConcurrency);
-        assert!(all.ends_with("up to concurrency 64; a larger `--up-to` tries more"), "{all}");
+        let slos = "has 99 of 100 requests within every SLO";
+        assert_eq!(all, format!("every concurrency that was tried {slos}, up to 64; a larger `--up-to` tries more"));
         let all = why(Step::AllMet(Load::Rate(64.0)), Goal::MaxRate);
-        assert!(all.contains("up to rate 64; higher ones are more than four times what the closed loop reached"), "{all}");
+        let far = "higher ones are more than four times what the closed loop reached";
+        let begin = format!("every rate that was tried {slos}, up to 64");
+        assert_eq!(all, format!("{begin}; {far}, and a larger `--up-to` allows a larger loop"));
+        let of_loop = |seen: &[Observation]| {
+            let search = Search { seen: seen.to_vec(), ..search(Goal::MaxRate) };
+            let End::Nothing(why) = search.end(Step::AllMet(Load::Rate(64.0))) else { panic!("loads") };
+            why
+        };
+        let seen =
+            |clients: u32, rate, good| Observation { good_fraction: Some(good), ..at(Load::Concurrency(clients), rate, 1.0) };
+        assert_eq!(
+            of_loop(&[seen(4, 4.0, 1.0), seen(8, 8.0, 0.5)]),
+            format!("{begin}; concurrency 8 falls short, which contradicts these rates: use a longer `--duration`")
+        );
+        assert_eq!(
+            of_loop(&[seen(4, 4.0, 1.0), seen(8, 4.1, 1.0)]),
+            format!(
+                "{begin}; {far}, whose throughput hardly rose from concurrency 4 to concurrency 8: use a longer `--duration`"
+            )
+        );
         assert!(why(Step::Unsettled, Goal::MaxRate).contains("they contradict each other"));
     }
 }

@@ -1,17 +1,20 @@
 //! The requests to telemetry sources, as the recorder and collect send them.
 
 use std::collections::BTreeSet;
+use std::net::TcpListener;
 use std::time::Duration;
 
+use assay_host::NoOutput;
 use assay_manifest::{EnvVar, Instant, Name, PackQuery, PrometheusSource, QueryPack, TargetKind};
 use assay_probe::{Client, Headers, Limits, endpoint_url, read_tls};
 use assay_spec::Target;
 use assay_stage::{Clock, with_causes};
+use assay_telemetry::nvidia_smi::{Query, refused_field};
 use assay_telemetry::prometheus::{
     ClockOffset, EvaluatedQuery, SampledSeries, clock_url, evaluate, parse_series, parse_time, presence_query, query_url,
     read_body, samples_query, source_name,
 };
-use assay_telemetry::{Source, with_default_path};
+use assay_telemetry::{Source, traces, with_default_path};
 
 use super::{AttemptLength, QueryState, SourceState};
 
@@ -57,6 +60,71 @@ pub(super) fn exporter(name: &Name, scrape: &str) -> SourceState {
     let (source, url) = (Source::exporter(name), with_default_path(scrape));
     let state = SourceState::new(source.to_string(), Some(url.clone()));
     scraped(&source, state, &Client::new(Headers::default()), &url)
+}
+
+/// Runs `nvidia-smi` once.
+pub(super) fn nvidia_smi(name: &Name) -> SourceState {
+    let (source, state) = (Source::nvidia_smi(name), SourceState::new(Source::nvidia_smi(name).to_string(), None));
+    let mut query = Query::default();
+    loop {
+        let printed = assay_host::nvidia_smi(&query.arguments(None));
+        let (Ok(text) | Err(NoOutput { printed: text, .. })) = &printed;
+        // An older driver refuses the whole query because of a field that it does not know.
+        if let Some(fewer) = text.lines().find_map(refused_field).and_then(|field| query.without(field)) {
+            query = fewer;
+            continue;
+        }
+        return match &printed {
+            Err(NoOutput { why, printed }) => state.failed(match printed.lines().next() {
+                Some(line) => format!("{why} and printed `{}`", clip(line)),
+                None => why.clone(),
+            }),
+            Ok(text) if !text.lines().any(|line| query.gpu_of(line).is_some()) => {
+                state.failed(format!("it printed `{}`", clip(text.lines().next().unwrap_or_default())))
+            }
+            Ok(text) => {
+                let text = format!("{}\n{text}", query.header());
+                let (metrics, metrics_left_out) = source.count_metrics(&text);
+                SourceState {
+                    metrics: Some(metrics as u64),
+                    metrics_left_out,
+                    without_value: source.without_value(&text),
+                    ..state
+                }
+            }
+        };
+    }
+}
+
+/// Tries if spans could be received.
+pub(super) fn traces(name: &Name, address: &str) -> SourceState {
+    let state = SourceState::new(Source::traces(name).to_string(), Some(address.to_owned()));
+    let note = format!("receives spans while trials run: point the servers' exporters at http://{address}{}", traces::PATH);
+    match TcpListener::bind(address) {
+        Ok(_) => state.with_note(&note),
+        Err(error) => state.failed(format!("cannot listen there: {error}")),
+    }
+}
+
+/// Shows if the accounting of a Slurm job could be read: of the job that this process is in, because a run may be started in another one.
+pub(super) fn accounting(name: &Name, from: &str) -> SourceState {
+    let state = SourceState::new(format!("slurm/{name}"), Some(from.to_owned()));
+    if from != "command" {
+        return match std::fs::metadata(from) {
+            Ok(_) => state.with_note("read once after the trials: the jobs of this file"),
+            Err(error) => state.failed(format!("cannot read the file: {error}")),
+        };
+    }
+    match std::env::var("SLURM_JOB_ID") {
+        Ok(job) => state.with_note(&format!("read once after the trials: the job {}, by `sacct --json`", clip(&job))),
+        Err(_) => state
+            .with_note("off: this is no Slurm job (`SLURM_JOB_ID` is not set); in one, its times are read once after the trials"),
+    }
+}
+
+/// Returns the start of a line, for messages.
+fn clip(line: &str) -> String {
+    line.chars().take(200).collect()
 }
 
 fn client(headers: &[EnvVar], tls: Option<&assay_manifest::TargetTls>, is_insecure: bool) -> Result<Client, String> {

@@ -36,6 +36,9 @@ fn lines(state: &SourceState) -> Vec<String> {
         };
         lines.push(format!("responds: {} of an attempt{left_out}, from readings once a second", counted(metrics, "row")));
     }
+    if !state.without_value.is_empty() {
+        lines.push(format!("absent (the GPUs state no value): {}", state.without_value.join(", ")));
+    }
     if let (Some(offset), Some(uncertainty)) = (state.clock_offset_ns, state.clock_uncertainty_ns) {
         let direction = if offset < 0 { "behind" } else { "ahead of" };
         let (size, error) = (offset.unsigned_abs(), seconds(uncertainty));

@@ -258,7 +258,7 @@ fn walk(request: &Request<'_>, resolver: &mut dyn Resolve, draws: &mut Draws, se
     Ok(())
 }
 
-/// Resolves the combinations of the versions of the named packages: all of them, or as many as wanted, drawn at random.
+/// Resolves the combinations of the versions of the named packages: all of them, or as many as wanted, drawn at random. As many are tried as by a walk.
 fn combine(request: &Request<'_>, resolver: &mut dyn Resolve, seed: &Seed, selection: &mut Selection) -> Result<(), Failure> {
     let mut combinations: Vec<Vec<(String, String)>> = vec![Vec::new()];
     for package in request.packages {
@@ -282,7 +282,7 @@ fn combine(request: &Request<'_>, resolver: &mut dyn Resolve, seed: &Seed, selec
     if combinations.len() > request.count {
         combinations = Generator::new(seed, &["stacks", "combinations"]).shuffle(combinations);
     }
-    for pins in &combinations {
+    for pins in combinations.iter().take(request.count.saturating_mul(TRIES_PER_STACK)) {
         if selection.stacks.len() >= request.count {
             break;
         }
@@ -389,6 +389,31 @@ mod tests {
         let some = selected(Method::Combinations, 2, 1, &["app", "base"]);
         assert_eq!(versions(&some).len(), 2);
         assert_eq!(versions(&selected(Method::Latest, 1, 1, &[])), ["3 3"]);
+    }
+
+    /// An index in which nothing resolves.
+    struct Refusing {
+        calls: usize,
+    }
+
+    impl Resolve for Refusing {
+        fn lock(&mut self, _: &Resolution<'_>) -> Result<Result<String, String>, Failure> {
+            self.calls += 1;
+            Ok(Err("no".to_owned()))
+        }
+
+        fn versions(&mut self, _: &str) -> Result<Result<Vec<String>, String>, Failure> {
+            Ok(Ok((0..300).map(|version| version.to_string()).collect()))
+        }
+    }
+
+    #[test]
+    fn combinations_that_do_not_resolve_are_tried_so_often_only() {
+        let packages: Vec<VariedPackage> = ["a", "b"].map(|name| name.parse().expect("a package")).to_vec();
+        let mut index = Refusing { calls: 0 };
+        let request = Request { method: Method::Combinations, count: 2, seed: 1, packages: &packages };
+        let selection = select(&request, &mut index).expect("a selection");
+        assert_eq!((index.calls, selection.skipped.len(), selection.stacks.len()), (40, 40, 0));
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use assay_manifest::{Claim, IntervalKind, Isolation, Plan, ProvisionedTarget, Summary, ValidityLimits};
+use assay_manifest::{Claim, IntervalKind, Isolation, Plan, PointEnergy, ProvisionedTarget, Summary, ValidityLimits};
 
 use super::work::RequestedWork;
 use crate::render::fine_print::FinePrint;
-use crate::render::number::level;
+use crate::render::number::{level, significant};
 use crate::render::text::{clean, counted};
 use crate::run::inputs::Inputs;
 
@@ -31,6 +31,7 @@ pub(crate) fn items(inputs: &Inputs<'_>) -> Vec<FinePrint> {
     let all_serving = inputs.plan.workloads.iter().all(|workload| workload.serving.is_some());
     items.extend((!all_serving).then(|| always("Median", MEDIAN)));
     items.extend(serving(inputs));
+    items.extend(energy(&inputs.summary.energy).map(|text| of_this_run("Energy", text)));
     items.extend([
         always("Spread", SPREAD),
         always("Digits", DIGITS),
@@ -75,6 +76,39 @@ fn serving(inputs: &Inputs<'_>) -> Vec<FinePrint> {
         always("Goodput", GOODPUT),
         always("With failures", WITH_FAILURES),
     ]
+}
+
+/// Maximum number of energies that are listed; the rows of telemetry have all of them.
+const MAX_ENERGIES: usize = 12;
+
+/// Returns the energy of points for their work; `None` if no source had a meter.
+fn energy(all: &[PointEnergy]) -> Option<String> {
+    let one = |found: &PointEnergy| {
+        let per_token =
+            found.joules_per_output_token.map(|joules| format!("{} J per output token and ", significant(joules, None)));
+        format!(
+            "`{}` at {}: {}{} J per request ({}, {}, {} of `{}`, median of {})",
+            found.case_id,
+            found.point_id,
+            per_token.unwrap_or_default(),
+            significant(found.joules_per_request, None),
+            found.boundary,
+            found.method,
+            counted(found.objects.0, "object"),
+            clean(&found.source),
+            counted(found.attempts.0, "attempt"),
+        )
+    };
+    let shown: Vec<String> = all.iter().take(MAX_ENERGIES).map(one).collect();
+    let more = all.len().saturating_sub(MAX_ENERGIES);
+    let more = if more == 0 { String::new() } else { format!("; {more} more are in the rows of telemetry") };
+    (!all.is_empty()).then(|| {
+        format!(
+            "{}{more}. Of all objects that the source observes, whether or not they serve the target; of the time that their readings cover, warm-up \
+             included, and of the requests that succeeded in it. No number of this run comes from it.",
+            shown.join("; ")
+        )
+    })
 }
 
 const PERCENTILES: &str = "For serving a trial's value is the statistic that the metric names, over the trial's successful \
@@ -243,4 +277,25 @@ fn unpinned(inputs: &Inputs<'_>) -> String {
         lines.push(format!("and {more} more"));
     }
     format!("{}.", lines.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(source: &str, method: &str, per_token: Option<f64>) -> PointEnergy {
+        serde_json::from_value(serde_json::json!({
+            "case_id": "chat.vllm.default", "point_id": "c8", "source": source, "boundary": "gpu", "method": method, "objects": "8",
+            "attempts": "1", "joules_per_output_token": per_token, "joules_per_request": 203.456,
+        }))
+        .expect("an energy")
+    }
+
+    #[test]
+    fn energy_is_said_with_its_boundary_and_method() {
+        assert_eq!(energy(&[]), None);
+        insta::assert_snapshot!(energy(&[found("prometheus/fleet", "counter", Some(0.41234)), found("exporter/g", "approximated", None)]).expect("a text"), @"`chat.vllm.default` at c8: 0.412 J per output token and 203 J per request (gpu, counter, 8 objects of `prometheus/fleet`, median of 1 attempt); `chat.vllm.default` at c8: 203 J per request (gpu, approximated, 8 objects of `exporter/g`, median of 1 attempt). Of all objects that the source observes, whether or not they serve the target; of the time that their readings cover, warm-up included, and of the requests that succeeded in it. No number of this run comes from it.");
+        let many = vec![found("host", "counter", None); MAX_ENERGIES + 3];
+        assert!(energy(&many).expect("a text").contains("; 3 more are in the rows of telemetry. "));
+    }
 }
