@@ -82,7 +82,7 @@ fn a_run_that_is_there_is_not_added_again() {
 #[test]
 fn a_commit_that_stopped_after_any_step_is_finished_by_the_next() {
     let whole = steps_of(&TestStore::new(), 1).len();
-    assert_eq!(whole, 22, "eleven tables, a copy and a commit each");
+    assert_eq!(whole, 24, "twelve tables, a copy and a commit each");
     for stop in 1..=whole {
         let place = TestStore::new();
         let files = run_files(&place.store, 1);
