@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 use assay_manifest::{Case, CaseId, Environment, Plan, PointId, ProvisionedTarget};
 
-use crate::line::LineFormat;
 use crate::metric::{MetricKind, Observed, parse_text, unit_by_name};
 use crate::recording::ReadingBody;
 use crate::slice::Slice;
@@ -29,10 +28,6 @@ impl SourceKind for Endpoint {
 
     fn noun(&self) -> &'static str {
         "target"
-    }
-
-    fn is_named(&self) -> bool {
-        true
     }
 
     /// Returns every target of the block that has an address; of one with replicas, each of them, because its own address may be
@@ -65,14 +60,6 @@ impl SourceKind for Endpoint {
         let Some(case) = case.filter(is_serving) else { return Vec::new() };
         let found = environment.and_then(|environment| environment.targets.iter().find(|found| found.id == case.target));
         found.map_or_else(|| vec![Source::endpoint(&case.target)], Source::servers)
-    }
-
-    fn format(&self) -> LineFormat {
-        LineFormat::Scrapes
-    }
-
-    fn is_in_every_recording(&self) -> bool {
-        false
     }
 
     fn scope_kind(&self) -> &'static str {

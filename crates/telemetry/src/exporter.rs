@@ -14,7 +14,6 @@ use assay_manifest::{Case, Environment, JoinLabels, Plan, TelemetrySource};
 
 use crate::exposition::{Sample, samples};
 use crate::keys::ObjectKeys;
-use crate::line::LineFormat;
 use crate::metric::{MAX_SERIES, MetricKey, MetricKind, MetricSample, Observed, TextMetrics, labels, unit_by_name};
 use crate::recording::ReadingBody;
 use crate::source::{Sampled, Sampling, ScrapeAddress, Source, SourceKind};
@@ -140,10 +139,6 @@ impl SourceKind for Exporter {
         "exporter"
     }
 
-    fn is_named(&self) -> bool {
-        true
-    }
-
     /// Returns every exporter of the plan.
     fn sampled(&self, plan: &Plan, _: &Environment) -> Vec<Sampled> {
         let sampled = |exporter: &TelemetrySource| {
@@ -160,14 +155,6 @@ impl SourceKind for Exporter {
     fn observing(&self, plan: &Plan, _: Option<&Environment>, _: Option<&Case>) -> Vec<Source> {
         let exporters = plan.telemetry.iter().filter(|source| source.scrape.is_some());
         exporters.map(|exporter| Source::exporter(&exporter.name)).collect()
-    }
-
-    fn format(&self) -> LineFormat {
-        LineFormat::Scrapes
-    }
-
-    fn is_in_every_recording(&self) -> bool {
-        false
     }
 
     fn scope_kind(&self) -> &'static str {

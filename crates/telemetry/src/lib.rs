@@ -25,6 +25,7 @@ mod recording;
 mod slice;
 mod source;
 mod sweep;
+mod text;
 pub mod traces;
 
 pub use coverage::{Coverage, describe_gaps, span};

@@ -10,7 +10,6 @@
 
 use assay_manifest::{Case, Environment, Plan, TelemetrySource};
 
-use crate::line::LineFormat;
 use crate::metric::{MetricKey, MetricKind, MetricSample, Observed, UNKNOWN_UNIT, labels};
 use crate::recording::ReadingBody;
 use crate::source::{Sampled, Sampling, Source, SourceKind};
@@ -82,10 +81,6 @@ impl SourceKind for NvidiaSmi {
         PROGRAM
     }
 
-    fn is_named(&self) -> bool {
-        true
-    }
-
     fn sampled(&self, plan: &Plan, _: &Environment) -> Vec<Sampled> {
         sources(plan).map(|source| Sampled { source, sampling: Sampling::NvidiaSmi }).collect()
     }
@@ -93,14 +88,6 @@ impl SourceKind for NvidiaSmi {
     /// Returns every such source of the plan: each observes all attempts.
     fn observing(&self, plan: &Plan, _: Option<&Environment>, _: Option<&Case>) -> Vec<Source> {
         sources(plan).collect()
-    }
-
-    fn format(&self) -> LineFormat {
-        LineFormat::Scrapes
-    }
-
-    fn is_in_every_recording(&self) -> bool {
-        false
     }
 
     fn scope_kind(&self) -> &'static str {

@@ -48,7 +48,9 @@ pub(crate) trait SourceKind: Sync {
     fn noun(&self) -> &'static str;
 
     /// Returns true if its sources have names; otherwise there is only one.
-    fn is_named(&self) -> bool;
+    fn is_named(&self) -> bool {
+        true
+    }
 
     /// Returns its sources in a block, and how each is sampled.
     fn sampled(&self, plan: &Plan, environment: &Environment) -> Vec<Sampled>;
@@ -58,10 +60,14 @@ pub(crate) trait SourceKind: Sync {
     fn observing(&self, plan: &Plan, environment: Option<&Environment>, case: Option<&Case>) -> Vec<Source>;
 
     /// Returns the format of its files.
-    fn format(&self) -> LineFormat;
+    fn format(&self) -> LineFormat {
+        LineFormat::Scrapes
+    }
 
     /// Returns true if every recording covers its sources, and false if only a recording with a series of a source covers it.
-    fn is_in_every_recording(&self) -> bool;
+    fn is_in_every_recording(&self) -> bool {
+        false
+    }
 
     /// Returns the kind of the observed object: `scope_kind` of the tables.
     fn scope_kind(&self) -> &'static str;

@@ -13,10 +13,10 @@ use prost::Message;
 use serde::Deserialize;
 
 use crate::ReadError;
-use crate::line::LineFormat;
 use crate::metric::{MetricKind, Observed, unit_by_name};
 use crate::recording::{BlockSource, MergedReadings, OpenArtifact, ReadingBody, by_place};
 use crate::source::{Sampled, Sampling, Source, SourceKind};
+use crate::text::cut;
 
 /// The path that spans are sent to.
 pub const PATH: &str = "/v1/traces";
@@ -42,10 +42,6 @@ impl SourceKind for Traces {
         "receiver"
     }
 
-    fn is_named(&self) -> bool {
-        true
-    }
-
     fn sampled(&self, plan: &Plan, _: &Environment) -> Vec<Sampled> {
         let sampled =
             |(source, address): (Source, &str)| Sampled { source, sampling: Sampling::Otlp { address: address.to_owned() } };
@@ -55,14 +51,6 @@ impl SourceKind for Traces {
     /// Returns every receiver of the plan: each is open during all attempts.
     fn observing(&self, plan: &Plan, _: Option<&Environment>, _: Option<&Case>) -> Vec<Source> {
         receivers(plan).map(|(source, _)| source).collect()
-    }
-
-    fn format(&self) -> LineFormat {
-        LineFormat::Scrapes
-    }
-
-    fn is_in_every_recording(&self) -> bool {
-        false
     }
 
     fn scope_kind(&self) -> &'static str {
@@ -237,7 +225,7 @@ impl SpanMessage {
             parent_id: id(&self.parent_span_id).unwrap_or(0),
             start_ns: self.start_time_unix_nano,
             end_ns: self.end_time_unix_nano,
-            name: cut(&self.name),
+            name: cut(&self.name, MAX_NAME_BYTES),
         })
     }
 }
@@ -306,18 +294,6 @@ fn bytes(hex: &str) -> Vec<u8> {
         _ => None,
     };
     if hex.len() > 32 { Vec::new() } else { hex.as_bytes().chunks(2).map(pair).collect::<Option<_>>().unwrap_or_default() }
-}
-
-/// Returns the start of a name without control characters.
-fn cut(name: &str) -> String {
-    let mut kept = String::new();
-    for character in name.chars().map(|character| if character.is_control() { ' ' } else { character }) {
-        if kept.len() + character.len_utf8() > MAX_NAME_BYTES {
-            break;
-        }
-        kept.push(character);
-    }
-    kept
 }
 
 /// Returns the line of a recording that stands in the place of something that was refused.
@@ -432,8 +408,8 @@ mod tests {
         }
         assert_eq!(span("a").duration_ns(), Some(2_500));
         assert_eq!(Span { end_ns: 0, ..span("a") }.duration_ns(), None);
-        assert_eq!(cut("a\nb\u{7}"), "a b ");
-        assert_eq!(cut(&"é".repeat(100)).len(), MAX_NAME_BYTES);
+        assert_eq!(cut("a\nb\u{7}", MAX_NAME_BYTES), "a b ");
+        assert_eq!(cut(&"é".repeat(100), MAX_NAME_BYTES).len(), MAX_NAME_BYTES);
         for other in ["", "x", "ab 1 2 3 4", "ab 1 2 x 4 n"] {
             assert_eq!(Span::parse(other), None, "{other}");
         }

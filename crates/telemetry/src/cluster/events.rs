@@ -193,16 +193,9 @@ impl ClusterEvent {
     }
 }
 
-/// Returns the start of a text without control characters.
+/// Returns a text as rows and issues have it.
 pub(super) fn cut(text: &str) -> String {
-    let mut kept = String::new();
-    for character in text.chars().map(|character| if character.is_control() { ' ' } else { character }) {
-        if kept.len() + character.len_utf8() > MAX_TEXT {
-            break;
-        }
-        kept.push(character);
-    }
-    kept
+    crate::text::cut(text, MAX_TEXT)
 }
 
 #[cfg(test)]
