@@ -4,6 +4,7 @@ mod cluster;
 mod cross_check;
 mod endpoint;
 mod freeze;
+mod line_file;
 mod nvidia_smi;
 mod prometheus;
 mod reading_file;

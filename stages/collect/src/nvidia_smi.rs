@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ const EXIT_LIMIT: Duration = Duration::from_secs(2);
 const GRACE: Duration = Duration::from_millis(200);
 
 /// Starts a thread that reads the GPUs until the recorder ends.
-pub(crate) fn start(threads: &mut SourceThreads, source: &Source, path: PathBuf, watch: Stopwatch) -> Result<(), Failure> {
+pub(crate) fn start(threads: &mut SourceThreads, source: &Source, path: &Path, watch: Stopwatch) -> Result<(), Failure> {
     let unstarted = |error: std::io::Error| Failure::new(ErrorCode::Threads, "cannot start a thread").because(&error);
     let stopped = Cancel::new().map_err(unstarted)?;
     let reader = GpuReader {

@@ -4,20 +4,18 @@
 //! it is kept in the place of the response.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant as Moment};
 
 use assay_manifest::{Artifact, Block, ExecutionPart, Instant, PackQuery, Plan, PrometheusSource, TrialId};
 use assay_probe::{Client, CredentialError, Headers, Limits, RequestError, read_tls};
-use assay_stage::{Clock, Context, ErrorCode, Event, Failure, with_causes};
+use assay_stage::{Clock, Context, Event, Failure, with_causes};
 use assay_telemetry::prometheus::{
     MEDIA_TYPE, QueryLine, QueryOf, Request, clock_url, file_name, parse_series, presence_query, query_url, read_body,
     samples_query, source_name,
 };
 
-use crate::reading_file::CountingWriter;
+use crate::line_file::LineFile;
 
 /// The limits of one request: a Prometheus ends a query after two minutes by default. A larger response is requested in parts.
 const LIMITS: Limits = Limits { time: Duration::from_mins(1), bytes: 32 << 20 };
@@ -111,7 +109,7 @@ pub fn ask_prometheus(
         // The credentials are missing: the run has been measured all the same.
         Err(error) => lines.write(&stopped(with_causes(&error)))?,
     }
-    lines.finish()
+    lines.finish().map(drop)
 }
 
 fn client(source: &PrometheusSource) -> Result<Client, CredentialError> {
@@ -284,40 +282,6 @@ fn blank(request: Request) -> QueryLine {
 
 fn stopped(why: String) -> QueryLine {
     QueryLine { error: Some(why), ..blank(Request::Stopped) }
-}
-
-/// A file of lines, packed.
-struct LineFile {
-    path: PathBuf,
-    out: zstd::Encoder<'static, CountingWriter<BufWriter<File>>>,
-}
-
-impl LineFile {
-    fn create(path: &Path) -> Result<Self, Failure> {
-        let unwritable = |error: std::io::Error| unwritable(path, &error);
-        let out = CountingWriter::new(BufWriter::new(File::create(path).map_err(unwritable)?));
-        let out = zstd::Encoder::new(out, zstd::DEFAULT_COMPRESSION_LEVEL).map_err(unwritable)?;
-        Ok(Self { path: path.to_owned(), out })
-    }
-
-    /// Returns the number of packed bytes so far.
-    fn written(&self) -> u64 {
-        self.out.get_ref().written()
-    }
-
-    fn write(&mut self, line: &QueryLine) -> Result<(), Failure> {
-        let written = serde_json::to_writer(&mut self.out, line).map_err(std::io::Error::from);
-        written.and_then(|()| self.out.write_all(b"\n")).map_err(|error| unwritable(&self.path, &error))
-    }
-
-    fn finish(self) -> Result<(), Failure> {
-        let Self { path, out } = self;
-        out.finish().and_then(|mut out| out.flush()).map_err(|error| unwritable(&path, &error))
-    }
-}
-
-fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(ErrorCode::Scratch, format!("cannot write `{}`", path.display())).because(error)
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
 //! The file of one source's readings and its gaps, written as they come.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use assay_manifest::{Count, Gap, Instant, Window};
-use assay_stage::{Clock, ErrorCode, Failure, Stopwatch};
+use assay_stage::{Clock, Failure, Stopwatch};
 use assay_telemetry::{ScrapeLine, Source};
 
+use crate::line_file::LineFile;
 use crate::record::{GAP_INTERVALS, INTERVAL, RecordedSource};
 
 /// The largest file of one source's responses, packed: a day of them is far smaller.
@@ -19,8 +18,7 @@ pub(crate) const MAX_GAPS: usize = 1000;
 /// A file of [`ScrapeLine`], packed, with the gaps between the readings.
 pub(crate) struct ReadingFile {
     source: Source,
-    path: PathBuf,
-    out: zstd::Encoder<'static, CountingWriter<BufWriter<File>>>,
+    lines: LineFile,
     watch: Stopwatch,
     samples: u64,
     pub(crate) gaps: Gaps,
@@ -28,12 +26,9 @@ pub(crate) struct ReadingFile {
 
 impl ReadingFile {
     /// Creates the file of a source. Its gaps are of `reading`: the noun for one of its readings, such as `request`.
-    pub(crate) fn create(source: &Source, reading: Reading, path: PathBuf, watch: Stopwatch) -> Result<Self, Failure> {
-        let file = File::create(&path).map_err(|error| unwritable(&path, &error))?;
-        let out = CountingWriter::new(BufWriter::new(file));
-        let out = zstd::Encoder::new(out, zstd::DEFAULT_COMPRESSION_LEVEL).map_err(|error| unwritable(&path, &error))?;
+    pub(crate) fn create(source: &Source, reading: Reading, path: &Path, watch: Stopwatch) -> Result<Self, Failure> {
         let gaps = Gaps::new(source.to_string(), reading, ClockReading { at: watch.started_at(), ns: 0 });
-        Ok(Self { source: source.clone(), path, out, watch, samples: 0, gaps })
+        Ok(Self { source: source.clone(), lines: LineFile::create(path)?, watch, samples: 0, gaps })
     }
 
     pub(crate) fn source(&self) -> &Source {
@@ -47,9 +42,7 @@ impl ReadingFile {
 
     /// Writes the line of a reading that was requested at a time, and notes its success or failure.
     pub(crate) fn write(&mut self, requested: ClockReading, line: &ScrapeLine) -> Result<(), Failure> {
-        let written =
-            serde_json::to_writer(&mut self.out, line).map_err(io::Error::from).and_then(|()| self.out.write_all(b"\n"));
-        written.map_err(|error| unwritable(&self.path, &error))?;
+        self.lines.write(line)?;
         self.samples += 1;
         if line.body.is_some() {
             self.gaps.record_success(requested);
@@ -61,7 +54,7 @@ impl ReadingFile {
 
     /// Returns the reason why nothing more is written, if the file has reached its limit.
     pub(crate) fn reason_if_full(&mut self) -> Option<String> {
-        (self.out.get_ref().written() >= MAX_FILE_BYTES).then(|| {
+        (self.lines.written() >= MAX_FILE_BYTES).then(|| {
             let full = format!("the recording of {} has reached its limit of {MAX_FILE_BYTES} bytes", self.source.description());
             self.gaps.record_failure(&full);
             full
@@ -70,15 +63,9 @@ impl ReadingFile {
 
     pub(crate) fn finish(self) -> Result<RecordedSource, Failure> {
         let end = self.now();
-        let Self { source, path, out, samples, gaps, .. } = self;
-        let gaps = gaps.finish(end);
-        out.finish().and_then(|mut out| out.flush()).map_err(|error| unwritable(&path, &error))?;
-        Ok(RecordedSource { source, path, samples, gaps })
+        let Self { source, lines, samples, gaps, .. } = self;
+        Ok(RecordedSource { source, path: lines.finish()?, samples, gaps: gaps.finish(end) })
     }
-}
-
-fn unwritable(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(ErrorCode::Scratch, format!("cannot write `{}`", path.display())).because(error)
 }
 
 /// An instant by both clocks; the monotonic one counts from the start of the recording.
@@ -166,34 +153,5 @@ impl Gaps {
     pub(crate) fn finish(mut self, end: ClockReading) -> Vec<Gap> {
         self.close(end);
         self.list
-    }
-}
-
-/// Counts the bytes that are written through it.
-pub(crate) struct CountingWriter<W> {
-    inner: W,
-    written: u64,
-}
-
-impl<W> CountingWriter<W> {
-    pub(crate) fn new(inner: W) -> Self {
-        Self { inner, written: 0 }
-    }
-
-    /// Returns the number of bytes so far.
-    pub(crate) fn written(&self) -> u64 {
-        self.written
-    }
-}
-
-impl<W: Write> Write for CountingWriter<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.inner.write(bytes)?;
-        self.written += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use assay_host::{Counters, Root};
@@ -12,6 +12,7 @@ use assay_stage::parameters::RecordParameters;
 use assay_stage::{Clock, Context, ErrorCode, Event, Failure, Inputs, Stage, StageName, Stopwatch};
 use assay_telemetry::{CounterLine, Sampled, Sampling, Source};
 
+use crate::line_file::unwritable;
 use crate::source_threads::SourceThreads;
 use crate::{nvidia_smi, scrape, traces};
 
@@ -72,17 +73,12 @@ impl Stage for Record {
 fn start_threads(ctx: &Context, sampled: &[Sampled], watch: Stopwatch) -> Result<SourceThreads, Failure> {
     let mut threads = SourceThreads::default();
     for found in sampled {
+        let path = ctx.scratch().join(found.source.file_name());
         match &found.sampling {
             Sampling::Counters => {}
-            Sampling::Scrape { .. } => scrape::start(&mut threads, ctx, found, watch)?,
-            Sampling::NvidiaSmi => {
-                let path = ctx.scratch().join(found.source.file_name());
-                nvidia_smi::start(&mut threads, &found.source, path, watch)?;
-            }
-            Sampling::Otlp { address } => {
-                let path = ctx.scratch().join(found.source.file_name());
-                traces::start(&mut threads, &found.source, address, path, watch)?;
-            }
+            Sampling::Scrape { .. } => scrape::start(&mut threads, found, &path, watch)?,
+            Sampling::NvidiaSmi => nvidia_smi::start(&mut threads, &found.source, &path, watch)?,
+            Sampling::Otlp { address } => traces::start(&mut threads, &found.source, address, &path, watch)?,
         }
     }
     Ok(threads)
@@ -161,10 +157,6 @@ fn gap(source: &Source, before_ns: u64, before: Instant, now_ns: u64, now: Insta
 fn write_line(out: &mut impl std::io::Write, line: &CounterLine<assay_host::Reading>) -> std::io::Result<()> {
     serde_json::to_writer(&mut *out, line)?;
     out.write_all(b"\n")
-}
-
-fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(ErrorCode::Scratch, format!("cannot write `{}`", path.display())).because(error)
 }
 
 #[cfg(test)]

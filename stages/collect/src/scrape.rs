@@ -1,12 +1,12 @@
 //! Scrapes sources while execute runs.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use assay_manifest::Instant;
 use assay_probe::{Client, CredentialError, EndpointResponse, Headers, Limits, RequestError, endpoint_url, read_tls};
-use assay_stage::{Context, ErrorCode, Failure, Stopwatch};
+use assay_stage::{ErrorCode, Failure, Stopwatch};
 use assay_telemetry::{Sampled, Sampling, ScrapeAddress, ScrapeLine, Source};
 
 use crate::reading_file::{Reading, ReadingFile};
@@ -17,13 +17,13 @@ use crate::source_threads::{Messages, SourceThreads};
 const LIMITS: Limits = Limits { time: Duration::from_millis(900), bytes: 16 << 20 };
 
 /// Starts a thread for a source that is scraped; does nothing for others.
-pub(crate) fn start(threads: &mut SourceThreads, ctx: &Context, sampled: &Sampled, watch: Stopwatch) -> Result<(), Failure> {
+pub(crate) fn start(threads: &mut SourceThreads, sampled: &Sampled, path: &Path, watch: Stopwatch) -> Result<(), Failure> {
     let source = &sampled.source;
     let Sampling::Scrape { address, headers, insecure_skip_tls_verify, tls } = &sampled.sampling else { return Ok(()) };
     let unusable = |error| credential_failure(source, &error);
     let headers = Headers::read(headers).map_err(|error| unusable(error.into()))?;
     let client = Client::with_tls(headers, read_tls(tls.as_deref(), *insecure_skip_tls_verify).map_err(unusable)?);
-    let scraper = Scraper::new(client, source, address, ctx.scratch().join(source.file_name()), watch)?;
+    let scraper = Scraper::new(client, source, address, path, watch)?;
     let (stop, stopped) = channel::<()>();
     threads.start(source.to_string(), move || drop(stop), move |messages| run(scraper, &stopped, messages))
 }
@@ -75,7 +75,7 @@ struct Scraper {
 }
 
 impl Scraper {
-    fn new(client: Client, source: &Source, address: &ScrapeAddress, path: PathBuf, watch: Stopwatch) -> Result<Self, Failure> {
+    fn new(client: Client, source: &Source, address: &ScrapeAddress, path: &Path, watch: Stopwatch) -> Result<Self, Failure> {
         let url = match address {
             ScrapeAddress::Endpoint { address, path } => endpoint_url(address, path),
             ScrapeAddress::Url(url) => url.clone(),

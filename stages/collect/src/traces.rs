@@ -4,7 +4,7 @@
 
 use std::io::{ErrorKind, Read, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,7 +48,7 @@ pub(crate) fn start(
     threads: &mut SourceThreads,
     source: &Source,
     address: &str,
-    path: PathBuf,
+    path: &Path,
     watch: Stopwatch,
 ) -> Result<(), Failure> {
     let file = ReadingFile::create(source, READING, path, watch)?;

@@ -26,7 +26,7 @@ impl Scripted {
     fn reader(&self, max_lines: u64) -> GpuReader {
         let (watch, source) = (Clock.start(), Source::nvidia_smi(&"gpus".parse().expect("a name")));
         GpuReader {
-            file: ReadingFile::create(&source, READING, self.folder.path().join("readings"), watch).expect("a file"),
+            file: ReadingFile::create(&source, READING, &self.folder.path().join("readings"), watch).expect("a file"),
             watch,
             program: self.folder.path().join("nvidia-smi").display().to_string(),
             spawner: Spawner::start().expect("a thread"),

@@ -1,7 +1,9 @@
+use std::fs::File;
 use std::io::Read as _;
 
 use assay_manifest::Digest;
 use assay_probe::testing::{Reply, Server};
+use assay_stage::ErrorCode;
 use serde_json::json;
 
 use super::*;

@@ -19,7 +19,7 @@ fn scraper(url: &str, folder: &TempDir, limits: Limits) -> Scraper {
     let address = ScrapeAddress::Endpoint { address: url.to_owned(), path: "/metrics" };
     let path = folder.path().join("endpoint.jsonl.zst");
     let client = Client::new(Headers::default());
-    let scraper = Scraper::new(client, &source, &address, path, Clock.start()).expect("a scraper");
+    let scraper = Scraper::new(client, &source, &address, &path, Clock.start()).expect("a scraper");
     Scraper { limits, ..scraper }
 }
 
@@ -81,7 +81,7 @@ fn an_exporter_is_named_with_its_address() {
     let source = Source::exporter(&"node".parse().expect("a name"));
     let path = folder.path().join(source.file_name());
     let address = ScrapeAddress::Url(server.at("/node?collect[]=cpu"));
-    let mut scraper = Scraper::new(Client::new(Headers::default()), &source, &address, path, Clock.start()).expect("a scraper");
+    let mut scraper = Scraper::new(Client::new(Headers::default()), &source, &address, &path, Clock.start()).expect("a scraper");
     let Ok(Step::Over(note)) = scraper.scrape() else { panic!("it has no counters") };
     let expected = format!("exporter `node` has no `{}` (404 Not Found): its own counters are not recorded", scraper.url);
     assert_eq!(note, expected);

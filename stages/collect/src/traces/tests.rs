@@ -73,7 +73,7 @@ fn lines(recorded: &RecordedSource) -> Vec<String> {
 fn spans_are_received_until_the_recorder_ends() {
     let folder = tempfile::tempdir().expect("a folder");
     let source = Source::traces(&"traces".parse().expect("a name"));
-    let file = ReadingFile::create(&source, READING, folder.path().join("spans"), Clock.start()).expect("a file");
+    let file = ReadingFile::create(&source, READING, &folder.path().join("spans"), Clock.start()).expect("a file");
     let (sender, received) = sync_channel(MAX_WAITING);
     let open = listen("127.0.0.1:0", sender).expect("a free port");
     let address = open.address;
@@ -107,7 +107,7 @@ fn a_port_that_is_taken_is_a_gap_of_the_whole_recording() {
     let (sender, received) = sync_channel(MAX_WAITING);
     let why = listen(&address, sender).err().expect("it is taken");
     let source = Source::traces(&"traces".parse().expect("a name"));
-    let file = ReadingFile::create(&source, READING, folder.path().join("spans"), Clock.start()).expect("a file");
+    let file = ReadingFile::create(&source, READING, &folder.path().join("spans"), Clock.start()).expect("a file");
     let recorded = write(file, &received, Some(why), &Messages::channel().0).expect("written");
     assert!(
         recorded.gaps[0].reason.starts_with(&format!("a request failed: cannot listen at `{address}`")),
