@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
     Artifact, Block, CaseId, Count, EnergyBoundary, EnergyMethod, Instant, Name, Plan, PlannedTrial, PointEnergy, PointId,
-    PointSummary, Reason, TrialId,
+    PointSummary, Reason,
 };
 use assay_record::Outcome;
-use assay_stage::{ErrorCode, Failure};
+use assay_stage::Failure;
 use assay_stats::Samples;
 use assay_telemetry::prometheus::AttemptKey;
 use assay_telemetry::{EnergyFault, EnergyUse, MeteredEnergy};
@@ -19,9 +19,9 @@ use assay_warehouse::{Row, TELEMETRY_SLICE_FACT, Value};
 
 use crate::dimensions::Dimensions;
 use crate::evidence::ShardAttempt;
-use crate::row_failure;
 use crate::rows::{RowContext, fact};
 use crate::telemetry::point_of;
+use crate::{row_failure, unreadable_records};
 
 /// The object of rows of energy of all objects that a source observes.
 const ALL_OBJECTS: &str = "all";
@@ -72,21 +72,21 @@ impl AttemptMeters {
         points: &[PointSummary],
         open: &OpenRecords<'_>,
     ) -> Result<ReducedEnergy, Failure> {
-        let objects = self.objects_of_blocks();
         let (mut rows, mut values, mut faults) = (Vec::new(), PointValues::default(), Faults::default());
-        for (source, boundary) in self.attempts_without(context) {
+        // Most machines have no meter.
+        let served = if self.found.is_empty() { BTreeMap::new() } else { served_attempts(context) };
+        for (source, boundary) in self.attempts_without(&served) {
             faults.add(source, boundary, EnergyFault::ObjectMissing);
         }
-        for (place, energy) in
-            self.of_serving(context).flat_map(|(place, found)| chosen(found).map(move |energy| (place, energy)))
-        {
+        let objects = self.objects_of_blocks();
+        for (place, energy) in self.found.iter().flat_map(|(place, found)| chosen(found).map(move |energy| (place, energy))) {
             let (attempt, source) = place;
-            let Some((trial, shards)) = find_attempt(context, attempt) else { continue };
+            let Some(ServedAttempt { trial, shards, .. }) = served.get(attempt) else { continue };
             let all = objects.get(&(attempt.block, source, energy.boundary, energy.method));
             let is_whole = all.is_none_or(|all| all.len() == energy.objects.len());
             let known = energy.used.clone().and_then(|used| if is_whole { Ok(used) } else { Err(EnergyFault::ObjectMissing) });
             let known = match known {
-                Ok(used) => work(&shards, &used, open)?.map(|work| (used, work)).ok_or(EnergyFault::NoRequest),
+                Ok(used) => work(shards, &used, open)?.map(|work| (used, work)).ok_or(EnergyFault::NoRequest),
                 Err(fault) => Err(fault),
             };
             match known {
@@ -103,34 +103,12 @@ impl AttemptMeters {
         Ok(ReducedEnergy { rows, points: values.into_points(), issues: faults.into_issues() })
     }
 
-    /// Returns the meters of attempts of serving workloads.
-    fn of_serving<'a>(&'a self, context: &RowContext<'a>) -> impl Iterator<Item = (&'a AttemptSource, &'a [MeteredEnergy])> {
-        let plan = context.plan;
-        let is_serving = move |attempt: &AttemptKey| serving_target(plan, &attempt.trial_id).is_some();
-        self.found.iter().filter(move |((attempt, _), _)| is_serving(attempt)).map(|(place, found)| (place, found.as_slice()))
-    }
-
     /// Returns, for each attempt without a meter of a source that another attempt at the same target in its block has, the source and the boundary.
-    fn attempts_without<'a>(&'a self, context: &RowContext<'a>) -> Vec<(&'a str, EnergyBoundary)> {
-        let plan = context.plan;
-        let mut known: BTreeSet<(Block, &Name, &str, EnergyBoundary)> = BTreeSet::new();
-        for ((attempt, source), found) in self.of_serving(context) {
-            let target = serving_target(plan, &attempt.trial_id);
-            known.extend(
-                target
-                    .into_iter()
-                    .flat_map(|target| found.iter().map(move |energy| (attempt.block, target, source.as_str(), energy.boundary))),
-            );
-        }
-        let mut attempts: BTreeSet<(AttemptKey, &Name)> = BTreeSet::new();
-        for (trial, shards) in &context.attempts.0 {
-            let Some(target) = serving_target(plan, &trial.trial_id) else { continue };
-            let key = |shard: &ShardAttempt| AttemptKey {
-                block: shard.collected.block,
-                trial_id: trial.trial_id.clone(),
-                attempt: shard.attempt.attempt,
-            };
-            attempts.extend(shards.iter().map(|shard| (key(shard), target)));
+    fn attempts_without(&self, served: &BTreeMap<AttemptKey, ServedAttempt<'_>>) -> Vec<(&str, EnergyBoundary)> {
+        let mut known = BTreeSet::new();
+        for ((attempt, source), found) in &self.found {
+            let Some(ServedAttempt { target, .. }) = served.get(attempt) else { continue };
+            known.extend(found.iter().map(|energy| (attempt.block, *target, source.as_str(), energy.boundary)));
         }
         let has = |attempt: &AttemptKey, source: &str, boundary: EnergyBoundary| {
             let found = self.found.get(&(attempt.clone(), source.to_owned()));
@@ -138,7 +116,7 @@ impl AttemptMeters {
         };
         let mut without = Vec::new();
         for (block, target, source, boundary) in known {
-            let of_place = attempts.iter().filter(|(attempt, of)| attempt.block == block && *of == target);
+            let of_place = served.iter().filter(|(attempt, of)| attempt.block == block && of.target == target);
             without.extend(of_place.filter(|(attempt, _)| !has(attempt, source, boundary)).map(|_| (source, boundary)));
         }
         without
@@ -161,9 +139,30 @@ impl AttemptMeters {
     }
 }
 
-/// Returns the target of a trial of a serving workload; `None` for other work.
-fn serving_target<'a>(plan: &'a Plan, trial: &TrialId) -> Option<&'a Name> {
-    let case = plan.case(&plan.trials.iter().find(|planned| planned.trial_id == *trial)?.case_id)?;
+/// An attempt of a serving workload.
+struct ServedAttempt<'a> {
+    trial: &'a PlannedTrial,
+    target: &'a Name,
+    shards: Vec<&'a ShardAttempt>,
+}
+
+/// Returns the attempts of serving workloads.
+fn served_attempts<'a>(context: &RowContext<'a>) -> BTreeMap<AttemptKey, ServedAttempt<'a>> {
+    let mut all: BTreeMap<AttemptKey, ServedAttempt<'a>> = BTreeMap::new();
+    for (trial, shards) in &context.attempts.0 {
+        let Some(target) = serving_target(context.plan, &trial.case_id) else { continue };
+        for shard in shards {
+            let key =
+                AttemptKey { block: shard.collected.block, trial_id: trial.trial_id.clone(), attempt: shard.attempt.attempt };
+            all.entry(key).or_insert_with(|| ServedAttempt { trial, target, shards: Vec::new() }).shards.push(shard);
+        }
+    }
+    all
+}
+
+/// Returns the target of a case of a serving workload; `None` for other work.
+fn serving_target<'a>(plan: &'a Plan, case: &CaseId) -> Option<&'a Name> {
+    let case = plan.case(case)?;
     plan.workload(&case.workload)?.serving.as_ref().map(|_| &case.target)
 }
 
@@ -173,13 +172,6 @@ fn chosen(found: &[MeteredEnergy]) -> impl Iterator<Item = &MeteredEnergy> {
         EnergyMethod::ALL.iter().find_map(|method| found.iter().find(|one| (one.boundary, one.method) == (boundary, *method)))
     };
     EnergyBoundary::ALL.iter().filter_map(move |boundary| by(*boundary))
-}
-
-/// Returns the trial of an attempt, and its shards.
-fn find_attempt<'a>(context: &RowContext<'a>, key: &AttemptKey) -> Option<(&'a PlannedTrial, Vec<&'a ShardAttempt>)> {
-    let (trial, shards) = context.attempts.0.iter().find(|(trial, _)| trial.trial_id == key.trial_id)?;
-    let is_of = |shard: &&ShardAttempt| (shard.collected.block, shard.attempt.attempt) == (key.block, key.attempt);
-    Some((trial, shards.iter().filter(is_of).collect()))
 }
 
 /// The work that was done in a time.
@@ -195,9 +187,7 @@ struct Work {
 fn work(shards: &[&ShardAttempt], used: &EnergyUse, open: &OpenRecords<'_>) -> Result<Option<Work>, Failure> {
     let mut work = Work { requests: 0, output_tokens: Some(0) };
     for outcome in shards.iter().filter_map(|shard| shard.attempt.serving.as_ref()) {
-        let unreadable = |error: RecordError| {
-            Failure::new(ErrorCode::Records, format!("`{}` cannot be read", outcome.records.name)).because(&error)
-        };
+        let unreadable = |error: RecordError| unreadable_records(&outcome.records, &error);
         let file = open(&outcome.records)?;
         let columns = [RecordColumn::Outcome, RecordColumn::End, RecordColumn::OutputTokens];
         for batch in file.batches(&columns, 0..file.row_groups()).map_err(unreadable)? {

@@ -27,7 +27,7 @@ use assay_manifest::{
 };
 use assay_stage::parameters::ReduceParameters;
 use assay_stage::{Context, ErrorCode, Failure, Inputs, Stage, StageName};
-use assay_warehouse::records::RecordFile;
+use assay_warehouse::records::{RecordError, RecordFile};
 use assay_warehouse::{BENCHMARK_RUN_FACT, OUTCOME_FACT, Row, SERVING_OUTCOME_FACT, Table};
 
 use crate::dimensions::Dimensions;
@@ -212,8 +212,11 @@ fn read_index(ctx: &Context, dataset: &Dataset) -> Result<Arc<Index>, Failure> {
 /// Opens the records behind an artifact. The file stays readable after its name is gone from scratch.
 fn open_records(ctx: &Context, artifact: &Artifact) -> Result<RecordFile, Failure> {
     let file = ctx.materialise(artifact)?.open()?;
-    let unreadable = |error| Failure::new(ErrorCode::Records, format!("`{}` cannot be read", artifact.name)).because(&error);
-    RecordFile::open(file).map_err(unreadable)
+    RecordFile::open(file).map_err(|error| unreadable_records(artifact, &error))
+}
+
+fn unreadable_records(artifact: &Artifact, error: &RecordError) -> Failure {
+    Failure::new(ErrorCode::Records, format!("`{}` cannot be read", artifact.name)).because(error)
 }
 
 fn write_views(ctx: &Context, points: Vec<PointView>) -> Result<Option<Artifact>, Failure> {

@@ -18,7 +18,7 @@ use crate::dimensions::Dimensions;
 use crate::evidence::ShardAttempt;
 use crate::rows::RowContext;
 use crate::telemetry::{Observation, attempt_row, point_of, read_failure};
-use crate::{open_records, row_failure};
+use crate::{open_records, row_failure, unreadable_records};
 
 /// The most requests of one block whose spans are looked for, some 200 MB.
 const MAX_REQUESTS: usize = 2_000_000;
@@ -125,10 +125,7 @@ impl Joined {
             joined.attempts.push(AttemptSpans::default());
             for outcome in attempt.shards.iter().filter_map(|shard| shard.attempt.serving.as_ref()) {
                 let file = open(&outcome.records)?;
-                joined.add_records(place, &file).map_err(|error| {
-                    let message = format!("`{}` cannot be read", outcome.records.name);
-                    Failure::new(assay_stage::ErrorCode::Records, message).because(&error)
-                })?;
+                joined.add_records(place, &file).map_err(|error| unreadable_records(&outcome.records, &error))?;
             }
         }
         Ok(joined)

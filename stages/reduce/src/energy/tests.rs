@@ -1,5 +1,6 @@
 use assay_manifest::{Attempt, Digest, Plan};
 use assay_record::Record;
+use assay_stage::ErrorCode;
 use assay_warehouse::records::RecordWriter;
 use serde_json::json;
 
