@@ -18,6 +18,9 @@ pub struct Landmarks {
     pub limit: Observation,
 }
 
+/// The fewest loads that have landmarks.
+pub const MIN_LANDMARK_LOADS: usize = 3;
+
 /// Finds the landmarks among observations of a closed loop. `None` with fewer than three, if any of them has no time or no throughput,
 /// and if more load still brought more throughput at the end: by at least [`SATURATED`](crate::SATURATED) for twice the requests in flight. Then the limit is
 /// beyond, and maybe the knee.
@@ -27,7 +30,7 @@ pub fn landmarks(seen: &[Observation]) -> Option<Landmarks> {
     let has_power = |seen: &Observation| seen.mean_latency_s > 0.0 && seen.requests_per_s > 0.0;
     let [first, .., before, last] = seen.as_slice() else { return None };
     let is_saturated = is_saturated([before, last].map(|(clients, seen)| (*clients, seen.requests_per_s)));
-    if seen.len() < 3 || !is_saturated || !seen.iter().all(|(_, seen)| has_power(seen)) {
+    if seen.len() < MIN_LANDMARK_LOADS || !is_saturated || !seen.iter().all(|(_, seen)| has_power(seen)) {
         return None;
     }
     let power = |seen: &Observation| seen.requests_per_s / seen.mean_latency_s;

@@ -28,7 +28,7 @@ mod step;
 pub use case::{CaseLoads, CaseTrial, GOOD_FRACTION, case_loads, load_of};
 pub use crossing::{Censored, Crossing, MaxLoad, crossing, max_load};
 pub use curve::curve;
-pub use landmarks::{Landmarks, landmarks};
+pub use landmarks::{Landmarks, MIN_LANDMARK_LOADS, landmarks};
 pub use queue::{AllowedLatencies, Queue};
 pub use result::{ReplayFault, SearchConclusion, WorkloadMismatch, check_workload, conclude, parse_load, question, replay};
 pub use step::{Bracket, ClosedLoopEnd, MAX_ERROR_RATE, MAX_ROUNDS, SATURATED, Step, closed_loop_end, next_step};

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use assay_host::find_in_path;
 use assay_manifest::Digest;
 use assay_process::{Cancel, Command, Output, Spawner};
 use assay_runner::masked_tail;
@@ -60,12 +61,10 @@ impl Builder {
 
     /// Returns the given one, or else the first one in `PATH`, with its path.
     fn find(given: Option<Self>) -> Option<(Self, PathBuf)> {
-        let wanted = given.map_or(&Self::ALL[..], |given| match given {
-            Self::Buildah => &Self::ALL[..1],
-            Self::Podman => &Self::ALL[1..2],
-            Self::Docker => &Self::ALL[2..],
-        });
-        wanted.iter().find_map(|builder| Some((*builder, in_path(builder.name())?)))
+        let search = std::env::var_os("PATH")?;
+        let search = search.to_string_lossy();
+        let mut wanted = Self::ALL.into_iter().filter(|builder| given.is_none_or(|given| given == *builder));
+        wanted.find_map(|builder| Some((builder, find_in_path(builder.name(), &search)?)))
     }
 
     /// Returns the words of a push. Docker prints the digest; the others write it to the file.
@@ -77,14 +76,6 @@ impl Builder {
             }
         }
     }
-}
-
-/// Returns the path of a program that `PATH` has.
-fn in_path(name: &str) -> Option<PathBuf> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let is_program =
-        |path: &PathBuf| path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0);
-    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(name)).find(is_program)
 }
 
 impl<'a> Recipe<'a> {

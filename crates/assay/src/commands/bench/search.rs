@@ -11,8 +11,8 @@ use assay_report::{landmarks_of, shell_word};
 use assay_runner::{Config, LocalKeys};
 use assay_runs::{EndedSearch, ObservedRound, VerifiedRun, observe, sign_search_result, store_option};
 use assay_search::{
-    AllowedLatencies, Bracket, ClosedLoopEnd, Goal, Load, MAX_CONCURRENCY, MAX_ERROR_RATE, MIN_REQUESTS, Observation, Queue,
-    Rule, Step, closed_loop_end, curve, landmarks, load_of, next_step,
+    AllowedLatencies, Bracket, ClosedLoopEnd, Goal, Load, MAX_CONCURRENCY, MAX_ERROR_RATE, MIN_LANDMARK_LOADS, MIN_REQUESTS,
+    Observation, Queue, Rule, Step, closed_loop_end, curve, landmarks, load_of, next_step,
 };
 use assay_spec::{parse_duration, parse_latency};
 use assay_stage::{Clock, ErrorCode, Exit, Failure, key_password};
@@ -25,9 +25,6 @@ use crate::output;
 
 /// The difference from Little's law above which it is reported.
 const MAX_LITTLE: f64 = 0.1;
-
-/// The fewest loads of a sweep that have landmarks.
-const MIN_LANDMARKS: usize = 3;
 
 /// The most loads of the curve above a panel: a terminal has some 24 lines. The lowest are left out.
 const MAX_CURVE: usize = 16;
@@ -226,8 +223,8 @@ impl Search {
         match failing {
             Some(seen) => Some(format!("failed requests end the search: {}", describe(seen))),
             None if landmarks(&self.seen).is_some() => None,
-            None if self.seen.len() < MIN_LANDMARKS => Some(format!(
-                "no limit is known: it takes {MIN_LANDMARKS} loads to find one, and a larger {} tries more",
+            None if self.seen.len() < MIN_LANDMARK_LOADS => Some(format!(
+                "no limit is known: it takes {MIN_LANDMARK_LOADS} loads to find one, and a larger {} tries more",
                 self.limit
             )),
             None => Some(format!(
