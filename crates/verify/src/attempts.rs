@@ -12,6 +12,7 @@ use assay_manifest::{
 };
 use assay_record::Outcome;
 
+use crate::index::PlanIndex;
 use crate::{Error, Result};
 
 /// Checks every attempt of every execution part: it belongs to the planned case, point and script; a valid one agrees with
@@ -19,6 +20,7 @@ use crate::{Error, Result};
 /// as its part does.
 pub fn check_attempts(documents: &[Verified<Document>]) -> Result<()> {
     let plan = documents.iter().find_map(|verified| Plan::from_document(verified.value())).map(|plan| &plan.body);
+    let planned = plan.map(PlanIndex::new);
     let parts: BTreeMap<Digest, &ExecutionPart> = documents
         .iter()
         .filter_map(|verified| Some((verified.manifest_digest(), &ExecutionPart::from_document(verified.value())?.body)))
@@ -33,7 +35,7 @@ pub fn check_attempts(documents: &[Verified<Document>]) -> Result<()> {
         for attempt in &part.attempts {
             check_consistency(attempt)?;
             check_schedule(part, attempt)?;
-            if let Some(plan) = plan {
+            if let Some(plan) = &planned {
                 check_planned(plan, attempt)?;
                 check_validity(plan, attempt)?;
                 check_errors(plan, part.shard, attempt)?;
@@ -153,12 +155,11 @@ fn check_schedule(part: &ExecutionPart, attempt: &Attempt) -> Result<()> {
     ensure(is_same, attempt, "followed another schedule than its part names for the trial")
 }
 
-fn check_planned(plan: &Plan, attempt: &Attempt) -> Result<()> {
-    let planned = plan.trials.iter().find(|trial| trial.trial_id == attempt.trial_id);
+fn check_planned(plan: &PlanIndex<'_>, attempt: &Attempt) -> Result<()> {
+    let planned = plan.trial(&attempt.trial_id);
     let is_planned = planned.is_some_and(|trial| trial.case_id == attempt.case_id && trial.point_id == attempt.point_id);
     ensure(is_planned, attempt, "is of another case or point than the plan says")?;
-    let case = plan.cases.iter().find(|case| case.case_id == attempt.case_id);
-    let Some(workload) = case.and_then(|case| plan.workload(&case.workload)) else { return Ok(()) };
+    let Some(workload) = plan.workload_of(attempt.case_id.as_str()) else { return Ok(()) };
     let is_script_of_plan = attempt.indicator.as_ref().is_none_or(|outcome| is_script_of(workload, outcome.script_sha256));
     ensure(is_script_of_plan, attempt, "ran another script than the plan pins")?;
     ensure(
@@ -170,8 +171,8 @@ fn check_planned(plan: &Plan, attempt: &Attempt) -> Result<()> {
 
 /// Judges an attempt again by the limits of the plan: the reasons about its client and its machine are those that its own figures give.
 /// A plan of an earlier Assay has no limits, and then nothing is judged; nor is an attempt whose load never ran.
-fn check_validity(plan: &Plan, attempt: &Attempt) -> Result<()> {
-    let Some(limits) = &plan.trial_policy.validity else { return Ok(()) };
+fn check_validity(plan: &PlanIndex<'_>, attempt: &Attempt) -> Result<()> {
+    let Some(limits) = &plan.plan.trial_policy.validity else { return Ok(()) };
     let has = |code: &str| attempt.validity.reasons.iter().any(|reason| reason.code == code);
     if let (Some(before), Some(after)) = (&attempt.host_before, &attempt.host_after) {
         let change = HostChange { before, after, window_ns: attempt.window.duration_ns.0 };
@@ -180,7 +181,7 @@ fn check_validity(plan: &Plan, attempt: &Attempt) -> Result<()> {
         ensure(is_same, attempt, "has other reasons about its machine than its counters give by the limits of the plan")?;
     }
     let Some(serving) = &attempt.serving else { return Ok(()) };
-    let has_cap = plan.case(&attempt.case_id).and_then(|case| plan.workload(&case.workload)).is_some_and(has_cap);
+    let has_cap = plan.serving_of(&attempt.case_id).is_some_and(|work| work.max_concurrency.is_some());
     let found = limits.client_reasons(&serving.client, has_cap);
     // One reason states what an endpoint's flood did to the client.
     let is_same = if has(RESPONSE_FLOOD) {
@@ -193,10 +194,9 @@ fn check_validity(plan: &Plan, attempt: &Attempt) -> Result<()> {
 
 /// Judges by the counted outcomes whether failed requests ended an attempt early: if the plan states a number of them, those that count it have fewer.
 /// The share of the last ones that failed is in the records alone.
-fn check_errors(plan: &Plan, shard: Shard, attempt: &Attempt) -> Result<()> {
+fn check_errors(plan: &PlanIndex<'_>, shard: Shard, attempt: &Attempt) -> Result<()> {
     let Some(serving) = &attempt.serving else { return Ok(()) };
-    let work = plan.case(&attempt.case_id).and_then(|case| plan.workload(&case.workload)?.serving.as_ref());
-    let limit = work.and_then(|work| work.stop_on_errors);
+    let limit = plan.serving_of(&attempt.case_id).and_then(|work| work.stop_on_errors);
     let ended_early = attempt.validity.reasons.iter().any(|reason| reason.code == TOO_MANY_ERRORS);
     let failed: u64 =
         [&serving.outcomes, &serving.warmup_outcomes].into_iter().flatten().filter(is_error).map(|(_, count)| count.0).sum();
@@ -218,10 +218,6 @@ fn is_error((name, _): &(&String, &Count)) -> bool {
 
 fn is_among(code: &str, reasons: &[Reason]) -> bool {
     reasons.iter().any(|reason| reason.code == code)
-}
-
-fn has_cap(workload: &FrozenWorkload) -> bool {
-    workload.serving.as_ref().is_some_and(|work| work.max_concurrency.is_some())
 }
 
 /// Returns true if the times of a command are present exactly if the attempt ran one.

@@ -13,6 +13,7 @@ mod blobs;
 mod calibrations;
 mod error;
 mod evidence;
+mod index;
 mod levels;
 mod numbers;
 mod outcomes;

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_claim::Evidence;
 use assay_envelope::Verified;
 use assay_manifest::{
-    Block, Body, Case, CollectedAttempt, CollectedTrial, Collection, Count, Digest, Document, Environment, Exclusion,
-    ExecutionPart, Intent, IntervalKind, MetricSummary, NumberPlace, Plan, PlannedTrial, PointSummary, Reason, RunId, RunStatus,
+    Block, Body, Case, CollectedAttempt, Collection, Count, Document, Environment, Exclusion,
+    ExecutionPart, Intent, IntervalKind, MetricSummary, NumberPlace, Plan, PointSummary, Reason, RunId, RunStatus,
     ServingOutcome, ServingPoint, Summary, TrialId, TrialValue, WITHIN_RUN_NS,
 };
 use assay_metric::MetricName;
@@ -20,6 +20,7 @@ use assay_warehouse::{
     SERVING_OUTCOME_FACT, SOFTWARE_VERSION_DIM, Table, Value, WORKLOAD_DIM,
 };
 
+use crate::index::{AttemptIndex, PlanIndex, TrialIndex};
 use crate::{Error, ExtraRow, Result};
 use serving::SignedPoint;
 
@@ -41,8 +42,17 @@ pub fn check_outcomes(run_id: &RunId, documents: &[Verified<Document>], tables: 
         documents.iter().filter_map(|found| Some((found.manifest_digest(), &ExecutionPart::from_document(found.value())?.body)));
     let mut environments: Vec<_> = all::<Environment>(documents).collect();
     environments.sort_by_key(|environment| environment.block);
-    let parts = parts.collect();
-    let run = Run { id: run_id.as_str(), plan, collection, summary, environments: &environments, parts, tables };
+    let run = Run {
+        id: run_id.as_str(),
+        plan,
+        planned: PlanIndex::new(plan),
+        trials: TrialIndex::new(plan, collection),
+        attempts: AttemptIndex::new(parts),
+        collection,
+        summary,
+        environments: &environments,
+        tables,
+    };
     run.check()
 }
 
@@ -54,10 +64,12 @@ fn all<'a, B: Body + 'a>(documents: &'a [Verified<Document>]) -> impl Iterator<I
 struct Run<'a> {
     id: &'a str,
     plan: &'a Plan,
+    planned: PlanIndex<'a>,
+    trials: TrialIndex<'a>,
+    attempts: AttemptIndex<'a>,
     collection: &'a Collection,
     summary: &'a Summary,
     environments: &'a [&'a Environment],
-    parts: BTreeMap<Digest, &'a ExecutionPart>,
     tables: &'a Tables,
 }
 
@@ -101,9 +113,9 @@ impl Run<'_> {
 
     /// Checks that the counted and the excluded trials of a point are those of the Collection.
     fn check_trials(&self, point: &PointSummary) -> Result<()> {
-        let of_point = self.plan.trials.iter().filter(|trial| trial.case_id == point.case_id && trial.point_id == point.point_id);
-        let trials: BTreeSet<&TrialId> = of_point.map(|trial| &trial.trial_id).collect();
-        let collected = || self.collection.trials.iter().filter(|trial| trials.contains(&trial.trial_id));
+        let of_point = self.trials.of_point(&point.case_id, &point.point_id);
+        let planned = of_point.map_or(0, |trials| trials.planned);
+        let collected = || of_point.into_iter().flat_map(|trials| trials.collected.iter().copied());
         // Shards of the same attempt are one attempt.
         let attempts = |counted: bool| -> BTreeSet<_> {
             let all = collected().flat_map(|trial| trial.attempts.iter().map(move |attempt| (trial, attempt)));
@@ -113,7 +125,7 @@ impl Run<'_> {
         let (counted, excluded) = (attempts(true), attempts(false));
         let said: BTreeSet<_> = point.excluded.iter().map(|excluded| (&excluded.trial_id, excluded.attempt)).collect();
         let comparisons = [
-            ("its planned trials", point.trials_planned as usize == trials.len()),
+            ("its planned trials", point.trials_planned as usize == planned),
             ("its counted trials", point.trials_counted as usize == collected().filter(|trial| trial.counted).count()),
             ("its attempts", point.attempts as usize == counted.len() + excluded.len()),
             ("its excluded attempts", point.excluded.len() == excluded.len()),
@@ -148,16 +160,15 @@ impl Run<'_> {
     /// Returns what the execution parts state about the attempts of a point: the counted attempt of each trial, by its shards, and the shards of
     /// attempts that do not count.
     fn serving_attempts(&self, point: &PointSummary) -> (Vec<Vec<&ServingOutcome>>, Vec<&ServingOutcome>) {
-        let is_of_point = |trial: &&PlannedTrial| trial.case_id == point.case_id && trial.point_id == point.point_id;
-        let trials: BTreeSet<&TrialId> = self.plan.trials.iter().filter(is_of_point).map(|trial| &trial.trial_id).collect();
         let (mut counted, mut excluded) = (Vec::new(), Vec::new());
-        for trial in self.collection.trials.iter().filter(|trial| trials.contains(&trial.trial_id)) {
+        let of_point = self.trials.of_point(&point.case_id, &point.point_id);
+        for trial in of_point.into_iter().flat_map(|trials| &trials.collected) {
             let mut attempts: BTreeMap<(Block, u32), Vec<&CollectedAttempt>> = BTreeMap::new();
             for shard in &trial.attempts {
                 attempts.entry((shard.block, shard.attempt)).or_default().push(shard);
             }
             for shards in attempts.values() {
-                let outcomes = shards.iter().filter_map(|shard| self.serving_outcome(trial, shard));
+                let outcomes = shards.iter().filter_map(|shard| self.attempts.find(&trial.trial_id, shard)?.serving.as_ref());
                 if shards.iter().all(|shard| shard.counted) {
                     counted.push(outcomes.collect());
                 } else {
@@ -168,14 +179,9 @@ impl Run<'_> {
         (counted, excluded)
     }
 
-    fn serving_outcome(&self, trial: &CollectedTrial, shard: &CollectedAttempt) -> Option<&ServingOutcome> {
-        self.parts.get(&shard.part)?.find_attempt(&trial.trial_id, shard.attempt)?.serving.as_ref()
-    }
-
     /// Returns true if an attempt's reasons are those of its execution parts.
     fn has_same_reasons(&self, point: &PointSummary, excluded: &Exclusion) -> bool {
-        let attempts = self.parts.values().flat_map(|part| &part.attempts);
-        let of_attempt = attempts.filter(|found| found.trial_id == excluded.trial_id && found.attempt == excluded.attempt);
+        let of_attempt = self.attempts.numbered(&excluded.trial_id, excluded.attempt);
         let given: BTreeSet<&Reason> = of_attempt.flat_map(|found| &found.validity.reasons).collect();
         // Two incarnations of a block may each have such an attempt.
         let same = |other: &&Exclusion| other.trial_id == excluded.trial_id && other.attempt == excluded.attempt;
@@ -210,8 +216,7 @@ impl Run<'_> {
             check_column(row, "run_id", self.id)?;
             check_column(row, "artifact_manifest_digest", self.summary.artifact_manifest_digest)?;
             if let Some(id) = row.text("benchmark_case_id") {
-                let case = self.plan.cases.iter().find(|case| case.case_id.as_str() == id);
-                let digest = case.and_then(|case| self.plan.workload(&case.workload)).map(|work| work.workload_spec_digest);
+                let digest = self.planned.workload_of(id).map(|work| work.workload_spec_digest);
                 let digest = digest.ok_or_else(|| differs(row, "`benchmark_case_id`"))?;
                 check_column(row, "workload_spec_digest", digest)?;
                 check_column(row, "workload_key", digest.hex())?;
@@ -280,9 +285,7 @@ impl Run<'_> {
             Err(Error::ExtraRow(ExtraRow::Statistic(id.to_owned())))
         };
         let (Some(trial), Some(Value::Int(attempt))) = (row.text("trial_id"), row.get("attempt")) else { return unnamed() };
-        let collected =
-            self.collection.trials.iter().filter(|found| found.trial_id.as_str() == trial).flat_map(|found| &found.attempts);
-        let tried: Vec<_> = collected.filter(|found| i64::from(found.attempt) == *attempt).collect();
+        let tried: Vec<_> = self.trials.attempts_of(trial).filter(|found| i64::from(found.attempt) == *attempt).collect();
         if tried.is_empty() {
             return unnamed();
         }
@@ -314,16 +317,16 @@ impl Run<'_> {
         }
         let evidence = Evidence::from_summary(plan, self.environments, self.collection, self.summary);
         let publication_safe = assay_claim::shortfalls(Intent::Publication, &evidence).is_empty();
+        let mut points: BTreeMap<&str, Vec<&PointSummary>> = BTreeMap::new();
+        for point in &self.summary.points {
+            points.entry(point.case_id.as_str()).or_default().push(point);
+        }
         for row in rows {
-            let of_case =
-                || self.summary.points.iter().filter(|point| Some(point.case_id.as_str()) == row.text("benchmark_case_id"));
-            let sum = |of: fn(&PointSummary) -> u32| of_case().map(of).sum::<u32>();
+            let case = row.text("benchmark_case_id").unwrap_or_default();
+            let of_case = points.get(case).map(Vec::as_slice).unwrap_or_default();
+            let sum = |of: fn(&PointSummary) -> u32| of_case.iter().map(|point| of(point)).sum::<u32>();
             let (planned, counted) = (sum(|point| point.trials_planned), sum(|point| point.trials_counted));
-            let attempts = self.parts.values().flat_map(|part| &part.attempts);
-            let windows: Vec<_> = attempts
-                .filter(|found| Some(found.case_id.as_str()) == row.text("benchmark_case_id"))
-                .map(|found| found.window)
-                .collect();
+            let windows = || self.attempts.of_case(case).iter().map(|found| found.window);
             let status = match counted {
                 0 => RunStatus::Failed,
                 counted if counted < planned => RunStatus::Partial,
@@ -336,8 +339,8 @@ impl Run<'_> {
             check_column(row, "success", planned == counted)?;
             check_column(row, "issues", Value::from_reasons(&self.summary.issues))?;
             check_column(row, "publication_safe", publication_safe)?;
-            check_column(row, "started_unix_ns", windows.iter().map(|window| window.start).min())?;
-            check_column(row, "finished_unix_ns", windows.iter().map(|window| window.end).max())?;
+            check_column(row, "started_unix_ns", windows().map(|window| window.start).min())?;
+            check_column(row, "finished_unix_ns", windows().map(|window| window.end).max())?;
             check_column(row, "benchmark_class", plan.intent.as_str())?;
             check_column(row, "pipeline", plan.pipeline.name.as_str())?;
             check_column(row, "pipeline_digest", plan.pipeline.digest)?;
@@ -357,9 +360,7 @@ impl Run<'_> {
         let mut expected = BTreeMap::new();
         for trial in &self.collection.trials {
             for collected in &trial.attempts {
-                let part = self.parts.get(&collected.part);
-                let attempt = part.and_then(|part| part.find_attempt(&trial.trial_id, collected.attempt));
-                let Some(attempt) = attempt else { continue };
+                let Some(attempt) = self.attempts.find(&trial.trial_id, collected) else { continue };
                 let (block, shard) = (collected.block, collected.shard);
                 let key = [block.index, block.incarnation, attempt.attempt, shard.index].map(i64::from);
                 expected.insert((trial.trial_id.as_str(), key), (collected, attempt));

@@ -105,7 +105,7 @@ fn judged(reasons: &[&str], late_ms: u64, sent: f64, throttled_ms: u64) -> Attem
 #[test]
 fn reasons_against_an_attempt_are_those_that_its_figures_give() {
     let plan = plan_with_limits(None);
-    let holds = |attempt: &Attempt| check_validity(&plan, attempt).is_ok();
+    let holds = |attempt: &Attempt| check_validity(&PlanIndex::new(&plan), attempt).is_ok();
     assert!(holds(&judged(&[], 25, 95.0, 50)), "each limit itself is allowed");
     assert!(holds(&judged(&["client_late"], 26, 95.0, 50)));
     assert!(!holds(&judged(&[], 26, 95.0, 50)), "a client that was late is told as none");
@@ -118,7 +118,7 @@ fn reasons_against_an_attempt_are_those_that_its_figures_give() {
     assert!(holds(&judged(&["barrier_missed"], 25, 95.0, 50)), "other reasons are not these figures'");
     let capped = plan_with_limits(Some(4));
     let waited = judged(&[], 25, 40.0, 50);
-    assert!(check_validity(&capped, &waited).is_ok() && !holds(&waited), "an endpoint may keep requests waiting at a cap");
+    assert!(check_validity(&PlanIndex::new(&capped), &waited).is_ok() && !holds(&waited), "an endpoint may keep requests waiting at a cap");
 }
 
 #[test]
@@ -136,8 +136,9 @@ fn an_attempt_ends_early_on_failed_requests_only_if_so_many_failed() {
         work.stop_on_errors = serde_json::from_value(limit).expect("a limit");
         plan
     };
-    let holds =
-        |limit: Value, shards, attempt: &Attempt| check_errors(&with(limit), Shard { index: 0, count: shards }, attempt).is_ok();
+    let holds = |limit: Value, shards, attempt: &Attempt| {
+        check_errors(&PlanIndex::new(&with(limit)), Shard { index: 0, count: shards }, attempt).is_ok()
+    };
     let five = || json!({"count": "5"});
     let (early, whole) = (|failed| attempt(&["too_many_errors"], failed), |failed| attempt(&[], failed));
     assert!(holds(five(), 1, &early("4")) && holds(five(), 1, &whole("3")), "with the one of the warm-up");
@@ -157,7 +158,7 @@ fn a_plan_s_own_limits_judge_and_one_without_limits_judges_nothing() {
     let judge = |validity: Option<ValidityLimits>| {
         let mut plan = plan_with_limits(None);
         plan.trial_policy.validity = validity;
-        check_validity(&plan, &late).is_ok()
+        check_validity(&PlanIndex::new(&plan), &late).is_ok()
     };
     let wider = ValidityLimits { lateness_p99_ns: assay_manifest::Count(30_000_000), ..ValidityLimits::default() };
     assert_eq!([judge(Some(ValidityLimits::default())), judge(Some(wider)), judge(None)], [false, true, true]);
