@@ -2,8 +2,8 @@
 
 use assay_manifest::HostFacts;
 
-/// Open files that a client needs besides its connections.
-const SPARE_FILES: u64 = 512;
+/// Open files that a client, or the simulator that it measures, needs besides its connections.
+pub const SPARE_FILES: u64 = 64;
 
 /// Returns the facts about this machine, as provision records them.
 pub fn machine_facts() -> HostFacts {
@@ -12,6 +12,10 @@ pub fn machine_facts() -> HostFacts {
 
 /// Returns the number of streams that the limit of open files allows one client: it raises the soft limit to the hard one.
 pub fn open_streams() -> u64 {
-    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
-    most.saturating_sub(SPARE_FILES)
+    most_files().saturating_sub(SPARE_FILES)
+}
+
+/// Returns the limit of open files of a process, to which it may raise its own.
+pub fn most_files() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX)
 }

@@ -115,7 +115,10 @@ pub fn judge(question: &GateInput<'_>) -> Result<Verdict, Refusal> {
     let declared = checks.iter().find(|check| check.name == ORDER && !check.passed);
     let mut metrics: Vec<MetricVerdict> = verdicts.into_values().collect();
     for metric in &mut metrics {
-        weaken(metric, confounded.as_deref(), &differences);
+        // A metric without a number of some side has a reason of its own, with its remedy.
+        if !metric.pairs.is_empty() || metric.reason.is_none() {
+            weaken(metric, confounded.as_deref(), &differences);
+        }
         if let Some(declared) = declared {
             (metric.outcome, metric.more_pairs) = (Outcome::Inconclusive, None);
             metric.reason = Some(Reason::new("order_declared", &declared.detail));

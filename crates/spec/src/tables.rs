@@ -50,6 +50,9 @@ const MAX_FILES: usize = 500;
 /// The highest concurrency or rate: ten times what is planned for on paper.
 const MAX_LOAD: i64 = 10_000_000;
 
+/// The lowest rate of a load, per second, as schedules have it: one arrival in some three hours.
+const MIN_RATE: f64 = 1e-4;
+
 /// The most rates of a ramp of steps.
 const MAX_STEPS: i64 = 200;
 
@@ -435,15 +438,10 @@ pub(crate) static CONNECTIONS: [Choice; 3] = [
 ];
 static CONCURRENCIES: Type =
     Type::List { item: &Type::Integer { min: 1, max: MAX_LOAD }, min: 1, max: MAX_AXIS, unique: Uniqueness::Item };
-static RATES: Type = Type::List {
-    item: &Type::Number { min: 0.0, above_min: true, max: MAX_LOAD as f64 },
-    min: 1,
-    max: MAX_AXIS,
-    unique: Uniqueness::Item,
-};
+static RATES: Type = Type::List { item: &RATE, min: 1, max: MAX_AXIS, unique: Uniqueness::Item };
 
 static OFFERED_RATES: Type = Type::Shapes { scalar: None, list: Some(&RATES), map: Some(&Type::Object(&RATE_PROFILE)) };
-static RATE: Type = Type::Number { min: 0.0, above_min: true, max: MAX_LOAD as f64 };
+static RATE: Type = Type::Number { min: MIN_RATE, above_min: false, max: MAX_LOAD as f64 };
 static RATE_PROFILE: Table = Table {
     name: "rate profile",
     doc: "A rate that changes during each trial, over its `duration`; one point. A warm-up has the rate of the start. The gaps of the arrival process are stretched and compressed by the rate.",

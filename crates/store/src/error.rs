@@ -223,7 +223,7 @@ impl Error {
                 Some("use a file system with hard links, or an object store with conditional writes")
             }
             Self::Corrupt { .. } | Self::Oversized { .. } => Some(
-                "copy the run to this store from another one that has it: `assay fetch RUN --store COPY --to STORE` repairs the blob",
+                "copy the run to this store from another one that has it: `assay fetch RUN --store COPY --to STORE` repairs the blob; one of no run, such as of a calibration or of a search result, is restored from a copy of the store's folder or bucket",
             ),
             Self::ScratchFull { .. } => Some("give the stage a larger scratch volume and limit"),
             Self::Vanished { .. } => Some("restore or mount the folder, and resume the run with the same `--run-id`"),

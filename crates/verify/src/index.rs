@@ -107,7 +107,8 @@ impl<'a> AttemptIndex<'a> {
     /// Indexes the attempts of parts, which come with the digests of their manifests.
     pub(crate) fn new(parts: impl IntoIterator<Item = (Digest, &'a ExecutionPart)>) -> Self {
         let mut index = Self { of_trials: HashMap::new(), of_cases: HashMap::new() };
-        for (part, attempt) in parts.into_iter().flat_map(|(digest, part)| part.attempts.iter().map(move |found| (digest, found))) {
+        for (part, attempt) in parts.into_iter().flat_map(|(digest, part)| part.attempts.iter().map(move |found| (digest, found)))
+        {
             index.of_trials.entry(&attempt.trial_id).or_default().push((part, attempt));
             index.of_cases.entry(attempt.case_id.as_str()).or_default().push(attempt);
         }

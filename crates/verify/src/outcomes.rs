@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_claim::Evidence;
 use assay_envelope::Verified;
 use assay_manifest::{
-    Block, Body, Case, CollectedAttempt, Collection, Count, Document, Environment, Exclusion,
-    ExecutionPart, Intent, IntervalKind, MetricSummary, NumberPlace, Plan, PointSummary, Reason, RunId, RunStatus,
-    ServingOutcome, ServingPoint, Summary, TrialId, TrialValue, WITHIN_RUN_NS,
+    Block, Body, Case, CollectedAttempt, Collection, Count, Document, Environment, Exclusion, ExecutionPart, Intent,
+    IntervalKind, MetricSummary, NumberPlace, Plan, PointSummary, Reason, RunId, RunStatus, ServingOutcome, ServingPoint,
+    Summary, TrialId, TrialValue, WITHIN_RUN_NS,
 };
 use assay_metric::MetricName;
 use assay_stats::{CONFIDENCE_LEVEL, MIN_CLUSTERS, Method, Samples, median_interval};

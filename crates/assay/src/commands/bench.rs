@@ -42,6 +42,7 @@ use crate::output;
 use crate::progress::Detail;
 use tokenizer::{TOKENIZER_FILE, TokenizerOptions};
 
+use assay_search::Load;
 use custom_api::CustomApiOptions;
 use image_files::ImageFileOptions;
 use lengths::LengthTables;
@@ -351,7 +352,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
     /// The number of GPUs of the endpoint, as a declared fact
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     gpus: Option<u32>,
     #[command(flatten)]
     limit: GpuHoursLimit,
@@ -441,14 +442,40 @@ impl Bench {
         };
         (self.trials, self.seed) = (trials, seed);
         self.set_loads(&loads, None);
+        if let Some(why) = self.last_long_enough(&loads, &search) {
+            return search::nothing_found(&why, &search);
+        }
         let (adhoc, wording) = self.checked()?;
         let request = self.request(adhoc, self.name.clone(), Some(search));
         budget.take_source(&request.source)?;
         let resume = format!(
-            "the search is over, and what is measured is kept: to go on, repeat the command with `{}` instead of the search and its options, and the `--run-id` of this run",
-            search::as_option(&loads)
+            "the search is over, and what is measured is kept: to go on, repeat the command with {} instead of `--sweep`, `--find-max` and `--up-to`, and the `--run-id` of this run",
+            self.as_options(&loads)
         );
         request.run_until(&cancel).map_err(|failure| interrupted(self.reword(failure, &wording), &resume))
+    }
+
+    /// Makes the trials of the loads that a search found last until the slowest of them has enough requests for a number, unless the options state how long
+    /// they last. Returns the reason if what they state is too short.
+    fn last_long_enough(&mut self, loads: &[Load], search: &Search) -> Option<String> {
+        let per_s = search.slowest_per_s(loads)?;
+        let is_short = |text: &str| parse_duration(text).is_ok_and(|time| search::is_too_short(per_s, time));
+        if let Some(stated) = self.duration.as_ref().filter(|stated| is_short(stated)) {
+            return Some(search::too_short(loads, stated, per_s));
+        }
+        let needed_s = search::needed_duration_s(per_s);
+        let lasts = parse_duration(DEFAULT_DURATION).is_ok_and(|time| time >= Duration::from_secs(needed_s));
+        if !lasts && self.duration.is_none() && self.requests.is_none() {
+            search.say_longer(loads, needed_s);
+            self.duration = Some(format!("{needed_s}s"));
+        }
+        None
+    }
+
+    /// Returns the options that measure these loads as this command does after its search.
+    fn as_options(&self, loads: &[Load]) -> String {
+        let duration = self.duration.as_ref().map(|duration| format!(" --duration {duration}")).unwrap_or_default();
+        format!("`{}{duration}`", search::as_option(loads))
     }
 
     /// Refuses a name that a run has: a search is over before the run of this name begins.

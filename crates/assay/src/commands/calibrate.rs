@@ -2,8 +2,8 @@
 //! and signs it. `assay show` and `assay verify` open the document by its digest.
 
 use assay_calibration::{
-    LIMITS, Ladder, LoadStep, MeasuredLevels, Pace, RunningSimulator, VerifiedCalibration, definitions, find, machine_facts,
-    open_streams, sign, verify_calibration,
+    LIMITS, Ladder, LoadStep, MeasuredLevels, Pace, RunningSimulator, SPARE_FILES, VerifiedCalibration, definitions, find,
+    machine_facts, most_files, open_streams, sign, verify_calibration,
 };
 use assay_claim::describe_ceiling;
 use assay_manifest::{
@@ -98,7 +98,10 @@ impl Calibrate {
         if u64::from(most) <= open_streams {
             return Ok(());
         }
-        let message = format!("`--streams {most}` is more than the limit of open files allows, which is {open_streams}");
+        let message = format!(
+            "`--streams {most}` is more than the {open_streams} that the limit of open files allows: {} files, of which {SPARE_FILES} are for others than streams",
+            most_files()
+        );
         Err(Failure::new(ErrorCode::Option, message).hint("raise it, such as with `ulimit -n`, or name fewer streams"))
     }
 

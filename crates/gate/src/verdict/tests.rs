@@ -245,8 +245,13 @@ fn the_most_load_within_the_slos_is_judged_if_a_gate_names_it() {
 
 #[test]
 fn a_trial_beyond_either_end_of_the_loads_decides_nothing() {
-    let judged = |side: usize, place: CrossingPlace| {
-        let edit = |fixture: &mut Fixture| fixture.summary.all_loads[side].crossings[3].place = place;
+    let judged = |side: usize, place: CrossingPlace, has_hardware: bool| {
+        let edit = |fixture: &mut Fixture| {
+            fixture.summary.all_loads[side].crossings[3].place = place;
+            if !has_hardware {
+                fixture.environment.hosts.clear();
+            }
+        };
         let verdict = verdict_on_loads(&rounds(0.5), &["max_load"], edit).expect("a verdict");
         let metric = verdict.metrics.iter().find(|metric| metric.metric == "max_load").expect("it is judged");
         assert_eq!((verdict.outcome, metric.outcome, metric.more_pairs), (Outcome::Inconclusive, Outcome::Inconclusive, None));
@@ -255,9 +260,9 @@ fn a_trial_beyond_either_end_of_the_loads_decides_nothing() {
         assert!(of_metric.detail.starts_with("`max_load` of memory-bandwidth at all-loads: the "), "{}", of_metric.detail);
         reason_code(metric).to_owned()
     };
-    for side in [0, 1] {
-        assert_eq!(judged(side, CrossingPlace::Below), "below_all_loads");
-        assert_eq!(judged(side, CrossingPlace::AtLeast), "above_all_loads");
+    for (side, has_hardware) in [(0, true), (1, true), (1, false)] {
+        assert_eq!(judged(side, CrossingPlace::Below, has_hardware), "below_all_loads", "whatever else is not known");
+        assert_eq!(judged(side, CrossingPlace::AtLeast, has_hardware), "above_all_loads");
     }
 }
 

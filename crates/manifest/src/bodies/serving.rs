@@ -689,7 +689,7 @@ pub struct ServingPoint {
     /// The failed ones among them by outcome and status code: the five most frequent kinds at most, the most frequent first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub failures: Vec<FailedRequests>,
-    /// Requests that were due in the measured phases of attempts that do not count, by outcome. No statistic includes them.
+    /// The requests of attempts that do not count, of their warm-ups as well, by outcome. No statistic includes them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub excluded_outcomes: BTreeMap<String, Count>,
     /// The requests by the adapter that they asked for; empty if they have none.

@@ -1168,19 +1168,19 @@ fn numbers_are_numbers_within_limits() {
        |                 ^^^^
     ");
     assert_snapshot!(serving("rate: [1, 2.5, 10]", "rate: [1, 0, -3, 99999999999]"), @r"
-    error: `spec.load.rate[1]` must be above 0 and at most 10000000, not 0
+    error: `spec.load.rate[1]` must be at least 0.0001 and at most 10000000, not 0
       --> a.yaml:14:15
        |
     14 |     rate: [1, 0, -3, 99999999999]
        |               ^
 
-    error: `spec.load.rate[2]` must be above 0 and at most 10000000, not -3
+    error: `spec.load.rate[2]` must be at least 0.0001 and at most 10000000, not -3
       --> a.yaml:14:18
        |
     14 |     rate: [1, 0, -3, 99999999999]
        |                  ^^
 
-    error: `spec.load.rate[3]` must be above 0 and at most 10000000, not 99999999999
+    error: `spec.load.rate[3]` must be at least 0.0001 and at most 10000000, not 99999999999
       --> a.yaml:14:22
        |
     14 |     rate: [1, 0, -3, 99999999999]
@@ -1876,7 +1876,7 @@ fn a_rate_that_does_not_fit_its_trial_is_refused() {
        |     ^^^^
     ");
     assert_snapshot!(refused("{ramp: {shape: linear, from: 1, to: 0}}", ""), @r"
-    error: `spec.load.rate.ramp.to` must be above 0 and at most 10000000, not 0
+    error: `spec.load.rate.ramp.to` must be at least 0.0001 and at most 10000000, not 0
       --> a.yaml:14:47
        |
     14 |     rate: {ramp: {shape: linear, from: 1, to: 0}}

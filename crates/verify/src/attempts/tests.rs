@@ -118,7 +118,10 @@ fn reasons_against_an_attempt_are_those_that_its_figures_give() {
     assert!(holds(&judged(&["barrier_missed"], 25, 95.0, 50)), "other reasons are not these figures'");
     let capped = plan_with_limits(Some(4));
     let waited = judged(&[], 25, 40.0, 50);
-    assert!(check_validity(&PlanIndex::new(&capped), &waited).is_ok() && !holds(&waited), "an endpoint may keep requests waiting at a cap");
+    assert!(
+        check_validity(&PlanIndex::new(&capped), &waited).is_ok() && !holds(&waited),
+        "an endpoint may keep requests waiting at a cap"
+    );
 }
 
 #[test]

@@ -28,7 +28,7 @@ impl SignedPoint<'_> {
     /// Returns a field of the Summary's point that contradicts this evidence, or another field.
     pub(super) fn find_difference(&self, serving: &ServingPoint) -> Option<&'static str> {
         let measured = add_outcomes(self.shards().map(|shard| &shard.outcomes));
-        let excluded = add_outcomes(self.excluded.iter().map(|shard| &shard.outcomes));
+        let excluded = add_outcomes(self.excluded.iter().flat_map(|shard| [&shard.warmup_outcomes, &shard.outcomes]));
         let occurred: Outcomes = measured.into_iter().filter(|(_, count)| count.0 > 0).collect();
         let latency_from = if self.work.has_intended_times() { "intended" } else { "sent" };
         let comparisons = [

@@ -84,16 +84,29 @@ fn nothing_measured(left: &JudgeInput<'_>) -> Option<Reason> {
         return None;
     }
     let counts = &left.finished.counts;
+    let is_closed = left.client.requested_rate_per_s.is_none();
     match (counts.due(Phase::Measured), counts.count(Phase::Measured, Outcome::Ok)) {
+        // Those of the warm-up lasted through the measured phase of a closed loop: an endpoint that does not respond, and no trial that is too short.
+        (0, _) if is_closed && has_failed_wholly(left, Phase::Warmup) => Some(all_failed(left, Phase::Warmup)),
         (0, _) => Some(Reason::new(LastingReason::NoRequests.as_str(), explain_none_due(left))),
-        (due, 0) => {
-            let most = left.commonest_error.map(|error| format!("; most often `{error}`")).unwrap_or_default();
-            let requests = if due == 1 { "request" } else { "requests" };
-            let detail = format!("none of {due} {requests} succeeded: {}{most}", format_outcomes(left.finished, Phase::Measured));
-            Some(Reason::new("all_failed", detail))
-        }
+        (_, 0) => Some(all_failed(left, Phase::Measured)),
         _ => None,
     }
+}
+
+/// Returns true if requests of a phase ended by themselves, and none of them succeeded.
+fn has_failed_wholly(left: &JudgeInput<'_>, phase: Phase) -> bool {
+    let failures = Outcome::ALL.iter().filter(|outcome| outcome.is_failure() && **outcome != Outcome::CancelledAtEnd);
+    let counts = &left.finished.counts;
+    counts.count(phase, Outcome::Ok) == 0 && failures.map(|outcome| counts.count(phase, *outcome)).sum::<u64>() > 0
+}
+
+fn all_failed(left: &JudgeInput<'_>, phase: Phase) -> Reason {
+    let most = left.commonest_error.map(|error| format!("; most often `{error}`")).unwrap_or_default();
+    let due = left.finished.counts.due(phase);
+    let requests = if due == 1 { "request" } else { "requests" };
+    let of = if phase == Phase::Warmup { " of the warm-up" } else { "" };
+    Reason::new("all_failed", format!("none of {due} {requests}{of} succeeded: {}{most}", format_outcomes(left.finished, phase)))
 }
 
 /// Explains why no measured request was due: users of a closed loop that wait for responses since the warm-up cannot send
@@ -220,11 +233,21 @@ mod tests {
         no_requests: no request was due in the measured phase
         ");
         assert_eq!(judge_client(&client), "completed");
-        let counts = [(Phase::Warmup, Outcome::Timeout); 2].into_iter().collect();
-        let hanging = TrialSummary { counts, ..TrialSummary::default() };
-        insta::assert_snapshot!(verdict(&hanging, &client, |_| ()), @r"
+        let after_warmup = |outcomes: &[Outcome]| {
+            let counts = outcomes.iter().map(|outcome| (Phase::Warmup, *outcome)).collect();
+            verdict(&TrialSummary { counts, ..TrialSummary::default() }, &client, |_| ())
+        };
+        insta::assert_snapshot!(after_warmup(&[Outcome::Ok, Outcome::CancelledAtEnd]), @r"
         completed
-        no_requests: no request was begun in the measured phase: those of the warm-up lasted through it (2 timeout), so a longer duration is needed
+        no_requests: no request was begun in the measured phase: those of the warm-up lasted through it (1 cancelled_at_end, 1 ok), so a longer duration is needed
+        ");
+        insta::assert_snapshot!(after_warmup(&[Outcome::CancelledAtEnd]), @r"
+        completed
+        no_requests: no request was begun in the measured phase: those of the warm-up lasted through it (1 cancelled_at_end), so a longer duration is needed
+        ");
+        insta::assert_snapshot!(after_warmup(&[Outcome::Timeout; 2]), @r"
+        completed
+        all_failed: none of 2 requests of the warm-up succeeded: 2 timeout
         ");
     }
 

@@ -172,11 +172,13 @@ fn planned_attempts<'a>(context: &RowContext<'a>, case: &Case, point: &Point) ->
     of_point.map(|(_, shards)| by_attempt(shards)).collect()
 }
 
-/// Returns the outcomes of the requests of attempts that do not count, as execute states them.
+/// Returns the outcomes of the requests of attempts that do not count, as execute states them. An attempt may have ended in its warm-up, because of
+/// requests that failed there.
 fn excluded_outcomes<'a>(attempts: impl Iterator<Item = &'a AttemptShards<'a>>) -> BTreeMap<String, Count> {
     let mut total: BTreeMap<String, Count> = BTreeMap::new();
     let shards = attempts.filter(|attempt| !attempt.counts()).flat_map(|attempt| &attempt.shards);
-    for (word, count) in shards.filter_map(|shard| shard.attempt.serving.as_ref()).flat_map(|serving| &serving.outcomes) {
+    let serving = shards.filter_map(|shard| shard.attempt.serving.as_ref());
+    for (word, count) in serving.flat_map(|serving| serving.warmup_outcomes.iter().chain(&serving.outcomes)) {
         let sum = total.entry(word.clone()).or_default();
         sum.0 = sum.0.saturating_add(count.0);
     }

@@ -185,10 +185,12 @@ fn outcome(attempted: &AttemptRecords, records: &[Record], digest_of: Digest) ->
     for record in records.iter().filter(|record| record.phase == Phase::Measured) {
         outcomes.entry(record.outcome.to_string()).or_default().0 += 1;
     }
+    // An attempt that does not count may have been ended by failures in its warm-up.
+    let warmup = if attempted.counts { json!({}) } else { json!({"timeout": "1"}) };
     serde_json::from_value(json!({
         "schedule_digest": digest("schedule"), "start": "2026-01-01T00:00:00.000000000Z",
         "measured_from_ns": (attempted.window_ms.0 * 1_000_000).to_string(), "measured_to_ns": (attempted.window_ms.1 * 1_000_000).to_string(),
-        "outcomes": outcomes, "warmup_outcomes": {}, "input_tokens": "0", "output_tokens": "0", "chunk_lists": attempted.lists,
+        "outcomes": outcomes, "warmup_outcomes": warmup, "input_tokens": "0", "output_tokens": "0", "chunk_lists": attempted.lists,
         "client": {"loop_busy_p99_ns": "0", "loop_stall_max_ns": "0", "cpu_user_us": "0", "cpu_system_us": "0", "full_reads": "0",
             "starved": "0", "sent_rate_per_s": 1.0, "connections": "0", "events": "0"},
         "clock": {"source": "same_host"},
@@ -1552,8 +1554,8 @@ fn an_attempt_s_validity_is_told_once() {
     let requests: u64 = serving(&point).excluded_outcomes.values().map(|count| count.0).sum();
     assert_eq!(
         (serving(&point).requests, requests),
-        (Count(0), 4),
-        "its requests are listed, over both shards, and in no number"
+        (Count(0), 4 + 2),
+        "its requests are listed, over both shards and with their warm-ups, and in no number"
     );
     assert_eq!(reasons, &Validity::from_reasons(vec![Reason::new("cpu_throttled", "60 %")]).reasons);
 }

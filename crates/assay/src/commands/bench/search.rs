@@ -3,6 +3,8 @@
 //! Each round of a search is a run of its own, as provable as any other, of one trial for each load. What is published comes from
 //! the last run alone, which measures the loads that the search ended with.
 
+use std::time::Duration;
+
 use assay_manifest::{
     Address, AllLoads, CrossingPlace, Digest, LoadBracket, MetricSummary, PointSummary, Role, RunId, SloMetric, Summary,
     ValidityLimits,
@@ -38,7 +40,7 @@ pub(super) struct SearchOptions {
     /// Measure from one request in flight to as many as bring no more throughput: the lowest latency, the knee and the limit
     #[arg(long, conflicts_with = "find_max")]
     sweep: bool,
-    /// Search for the most load with which 99 of 100 requests are within every --slo, rate (independent arrivals) or concurrency (requests in flight), and
+    /// Search for the most load with which 99 of 100 requests are within every --slo, rate (independent arrivals, unless --arrival names others) or concurrency (requests in flight), and
     /// measure the loads around it
     #[arg(
         long,
@@ -54,7 +56,7 @@ pub(super) struct SearchOptions {
 }
 
 impl SearchOptions {
-    /// Returns the requested search, of trials of this many requests: no more of them can be in flight.
+    /// Returns the requested search, of trials of this many requests: no more of them can be in flight. Nor can more than the limit of open files allows.
     pub(super) fn rule(&self, requests: Option<u64>) -> Option<Rule> {
         let goal = match self.find_max.as_deref() {
             Some("concurrency") => Goal::MaxConcurrency,
@@ -65,13 +67,17 @@ impl SearchOptions {
         let rule = Rule::new(goal);
         let most = self.up_to.unwrap_or(rule.max_concurrency);
         let requests = requests.map_or(u32::MAX, |requests| u32::try_from(requests).unwrap_or(u32::MAX));
-        Some(Rule { max_concurrency: most.min(requests), ..rule })
+        Some(Rule { max_concurrency: most.min(requests).min(open_streams_at_most()), ..rule })
     }
 
     /// Returns the option that limits the requests in flight of the search.
     pub(super) fn limit(&self, rule: &Rule) -> &'static str {
         let by_up_to = self.up_to.unwrap_or(Rule::new(rule.goal).max_concurrency);
-        if rule.max_concurrency < by_up_to { "`--requests`" } else { "`--up-to`" }
+        match rule.max_concurrency {
+            most if most >= by_up_to => "`--up-to`",
+            most if most == open_streams_at_most() => "limit of open files (`ulimit -n`)",
+            _ => "`--requests`",
+        }
     }
 
     /// Refuses a load beside a search for one, and a search whose definitions are to be printed: its loads are not known before.
@@ -112,6 +118,21 @@ impl SearchOptions {
             };
         };
         self.check_no_load(bench)?;
+        if let Some(most) = self.up_to.filter(|most| *most > open_streams_at_most()) {
+            return refused(
+                format!(
+                    "`--up-to {most}` is more requests in flight than the {} that the limit of open files allows",
+                    open_streams_at_most()
+                ),
+                "raise it, such as with `ulimit -n`, or try fewer",
+            );
+        }
+        if let Some(requests) = bench.requests.filter(|requests| rule.goal != Goal::Sweep && *requests < MIN_REQUESTS) {
+            return refused(
+                format!("`--requests {requests}` are too few for `--find-max`: 99 of 100 requests are to be within the SLOs"),
+                format!("write at least `--requests {MIN_REQUESTS}`"),
+            );
+        }
         if bench.max_errors.is_some() {
             return refused(
                 "`--max-errors` ends a trial before it has numbers, and a search needs those of each load",
@@ -141,6 +162,34 @@ impl SearchOptions {
             None => Ok(()),
         }
     }
+}
+
+/// Returns the duration in which a load of so many requests per second hardly ever has too few for a number, even if they arrive at random: in whole seconds.
+pub(super) fn needed_duration_s(per_s: f64) -> u64 {
+    (MIN_REQUESTS as f64 * 1.3 / per_s).ceil() as u64
+}
+
+/// Returns true if a trial of so many requests per second that lasts so long has fewer than a number needs.
+pub(super) fn is_too_short(per_s: f64, duration: Duration) -> bool {
+    per_s * duration.as_secs_f64() < MIN_REQUESTS as f64
+}
+
+/// Returns the reason why no number can come of trials of these loads that last so long.
+pub(super) fn too_short(loads: &[Load], duration: &str, per_s: f64) -> String {
+    format!(
+        "no most load within the SLOs can be measured: {} needs at least {MIN_REQUESTS} requests in a trial, and has fewer in {duration}; use `--duration {}s` or more",
+        lowest(loads),
+        needed_duration_s(per_s)
+    )
+}
+
+fn lowest(loads: &[Load]) -> String {
+    loads.first().map(|load| name(*load)).unwrap_or_default()
+}
+
+/// Returns the requests that may be in flight at a time, each with a connection of its own, by the limit of open files.
+fn open_streams_at_most() -> u32 {
+    u32::try_from(assay_calibration::open_streams()).unwrap_or(u32::MAX).max(1)
 }
 
 /// A search with all that it observed.
@@ -238,6 +287,9 @@ impl Search {
     pub(super) fn end(&self, end: Step) -> End {
         let slos = "99 of 100 requests within every SLO";
         match end {
+            Step::Swept(_) if self.seen.iter().all(has_failed_wholly) => {
+                End::Nothing("no request succeeded at any load, so there is nothing to measure".to_owned())
+            }
             Step::Swept(clients) => {
                 if let Some(why) = self.no_limit() {
                     self.say(&why);
@@ -277,6 +329,36 @@ impl Search {
             }
             ClosedLoopEnd::Most => format!("{far}, and a larger {} allows a larger loop", self.limit),
         }
+    }
+
+    /// Returns the requests per second that are expected at the slowest of these loads; `None` for a sweep, which needs no number of requests, and for
+    /// loads of which nothing is known.
+    pub(super) fn slowest_per_s(&self, loads: &[Load]) -> Option<f64> {
+        if self.rule.goal == Goal::Sweep {
+            return None;
+        }
+        loads.iter().filter_map(|load| self.expected_rate(*load)).reduce(f64::min)
+    }
+
+    /// Returns the requests per second that are expected at a load: those of a rate, and those that were observed at the highest of fewer or as many
+    /// requests in flight.
+    fn expected_rate(&self, load: Load) -> Option<f64> {
+        let rate = match load {
+            Load::Rate(rate) => rate,
+            Load::Concurrency(clients) => {
+                let below = self.seen.iter().filter(|seen| matches!(seen.load, Load::Concurrency(tried) if tried <= clients));
+                below.max_by(|one, other| one.load.amount().total_cmp(&other.load.amount()))?.requests_per_s
+            }
+        };
+        (rate > 0.0).then_some(rate)
+    }
+
+    /// Tells that the trials last longer than they do by default.
+    pub(super) fn say_longer(&self, loads: &[Load], needed_s: u64) {
+        self.say(&format!(
+            "each trial lasts {needed_s} s, so that {} has the {MIN_REQUESTS} requests that it needs",
+            lowest(loads)
+        ));
     }
 
     /// Returns the reason if the measured run leaves the question open.
@@ -728,6 +810,39 @@ mod tests {
         let failing = Observation { error_rate: 0.98, ..four };
         let text = why(&[one, two, failing]).expect("a reason");
         assert!(text.starts_with("failed requests end the search: concurrency 4:") && !text.contains("--up-to"), "{text}");
+    }
+
+    #[test]
+    fn trials_last_until_the_slowest_load_has_enough_requests() {
+        let slowest = |goal: Goal, seen: &[Observation], loads: &[Load]| {
+            Search { seen: seen.to_vec(), ..search(goal) }.slowest_per_s(loads)
+        };
+        assert_eq!(slowest(Goal::MaxRate, &[], &[Load::Rate(12.1), Load::Rate(24.3)]), Some(12.1));
+        assert_eq!(slowest(Goal::Sweep, &[], &[Load::Rate(0.5)]), None);
+        let [one, four] = [(1, 2.0), (4, 5.0)].map(|(clients, rate)| at(Load::Concurrency(clients), rate, 0.5));
+        let loads = [2, 3, 4].map(Load::Concurrency);
+        let found = slowest(Goal::MaxConcurrency, &[four, one], &loads);
+        assert_eq!(found, Some(2.0), "of two requests in flight, what one brought is known");
+        assert_eq!(slowest(Goal::MaxConcurrency, &[], &loads), None);
+        assert_eq!([12.1, 0.5].map(needed_duration_s), [11, 260]);
+        let is_short = |text: &str| is_too_short(10.0, parse_duration(text).expect("a duration"));
+        assert!(is_short("9s900ms") && !is_short("10s"));
+        let why = too_short(&[Load::Rate(12.1)], "1s", 12.1);
+        assert!(why.contains("rate 12.1 needs at least 100 requests") && why.contains("`--duration 11s`"), "{why}");
+    }
+
+    #[test]
+    fn a_sweep_without_any_success_measures_nothing() {
+        let failed = Observation { error_rate: 1.0, ..at(Load::Concurrency(1), 0.0, 0.0) };
+        let end = |seen: &[Observation]| {
+            let loads = seen.iter().map(|seen| seen.load.amount() as u32).collect();
+            Search { seen: seen.to_vec(), ..search(Goal::Sweep) }.end(Step::Swept(loads))
+        };
+        assert!(matches!(end(&[failed]), End::Nothing(why) if why.starts_with("no request succeeded at any load")));
+        let served = at(Load::Concurrency(1), 5.0, 0.2);
+        assert!(
+            matches!(end(&[served, Observation { load: Load::Concurrency(2), ..failed }]), End::Measure(loads) if loads.len() == 2)
+        );
     }
 
     #[test]

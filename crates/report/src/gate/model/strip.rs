@@ -133,7 +133,7 @@ fn confounding(inputs: &Inputs<'_>) -> StripItem {
     let reasons = inputs.verdict.metrics.iter().filter_map(|metric| metric.reason.as_ref());
     let found: BTreeSet<String> =
         reasons.filter(|reason| reason.code == CONFOUNDED).map(|reason| clean(&reason.detail)).collect();
-    let headline = if found.is_empty() { "no change is explained by placement" } else { "the sides ran on different hardware" };
+    let headline = if found.is_empty() { "no change is explained by placement" } else { "a change may be one of placement" };
     StripItem::new("Confounding", !found.is_empty(), headline.to_owned(), found.into_iter().collect())
 }
 

@@ -62,7 +62,7 @@ fn workload(place: &str, change: Value) -> FrozenWorkload {
 fn point() -> Value {
     let latency = |n: &str| json!({"ttft": {"n": n, "p50_ms": 1.0, "p99_ms": 2.0}});
     json!({
-        "requests": "100", "outcomes": {"ok": "98", "timeout": "2"}, "excluded_outcomes": {"ok": "7"}, "duration_ns": "900000000000",
+        "requests": "100", "outcomes": {"ok": "98", "timeout": "2"}, "excluded_outcomes": {"ok": "12"}, "duration_ns": "900000000000",
         "adapters": {"chat": {"requests": "25", "latencies": latency("24")}, "sql": {"requests": "75", "latencies": latency("74")}},
         "sessions": {"begun": "12", "complete": "9", "failed": "2"}, "warmed_turns": "4", "idle_cut_ns": "140",
         "agentx": {"agentx_rules_met": true, "reasons": []},
