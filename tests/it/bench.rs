@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
@@ -757,7 +757,7 @@ fn a_search_does_not_go_on_with_a_rate_that_saturates_the_endpoint() {
 #[test]
 fn a_search_without_an_end_says_so_and_ends_with_41() {
     let fixture = Fixture::shared();
-    let base = ["bench", "--simulator", "fast", "--output-tokens", "5", "--requests", "5", "--warmup", "0s", "--json"];
+    let base = ["bench", "--simulator", "fast", "--output-tokens", "5", "--requests", "100", "--warmup", "0s", "--json"];
     // No first token comes after 1 us: nothing is measured.
     let ran = fixture.assay(&[&base[..], &["--find-max", "rate", "--slo", "ttft=1us"]].concat());
     assert_eq!(ran.code, 41, "{ran:?}");
@@ -766,8 +766,7 @@ fn a_search_without_an_end_says_so_and_ends_with_41() {
         found["search"]["why"],
         "no most load with 99 of 100 requests within every SLO: concurrency 1 already falls short, and a higher load does not count as better"
     );
-    // No more are in flight than a trial has requests.
-    assert_eq!((observed_concurrencies(&found["search"]), found.get("run_id")), (vec![1, 2, 4], None));
+    assert_eq!((observed_concurrencies(&found["search"]), found.get("run_id")), (vec![1, 2, 4, 8], None));
     // A minute is enough for each; more in flight than are allowed are not tried.
     let limited = ["--find-max", "concurrency", "--slo", "ttft=60s", "--up-to", "2"];
     let ran = fixture.assay(&[&base[..], &limited].concat());
@@ -782,8 +781,9 @@ fn a_search_without_an_end_says_so_and_ends_with_41() {
 #[test]
 fn a_sweep_measures_what_it_searched_and_names_its_landmarks() {
     let fixture = Fixture::shared();
-    let base = ["bench", "--simulator", "fast", "--output-tokens", "5", "--requests", "10", "--warmup", "0s", "--trials", "1"];
-    let ran = fixture.assay(&[&base[..], &["--sweep", "--up-to", "4", "--json"]].concat()).success();
+    // No more are in flight than a trial has requests.
+    let base = ["bench", "--simulator", "fast", "--output-tokens", "5", "--requests", "4", "--warmup", "0s", "--trials", "1"];
+    let ran = fixture.assay(&[&base[..], &["--sweep", "--json"]].concat()).success();
     let found: Value = serde_json::from_str(&ran.stdout).expect("JSON");
     let loads: Vec<u64> =
         list(&found["results"]).iter().map(|point| point["load"]["concurrency"].as_u64().expect("a number")).collect();
@@ -811,7 +811,7 @@ fn a_load_at_which_every_request_fails_falls_short() {
     let fixture = Fixture::shared();
     let url = server.url();
     let load =
-        ["bench", "--url", &url, "--model", MODEL, "--no-exact-output", "--requests", "20", "--warmup", "0s", "--trials", "1"];
+        ["bench", "--url", &url, "--model", MODEL, "--no-exact-output", "--requests", "100", "--warmup", "0s", "--trials", "1"];
     let ran = fixture.assay(&[&load[..], &["--find-max", "concurrency", "--slo", "e2e=60s", "--up-to", "16", "--json"]].concat());
     if was_too_busy(&ran) {
         return;
@@ -842,6 +842,7 @@ fn options_that_a_search_has_no_use_for_are_refused() {
         (&["--find-max", "rate", "--slo", "ttft=1s", "--sessions", "turns=2"], "write `--find-max concurrency`"),
         (&["--find-max", "concurrency", "--slo", "ttft=1s", "--arrival", "poisson"], "`--arrival` is of an open loop"),
         (&["--sweep", "--max-concurrency", "4"], "`--max-concurrency` is of an open loop"),
+        (&["--find-max", "rate", "--slo", "ttft=1s", "--requests", "99"], "write at least `--requests 100`"),
     ];
     for (options, why) in refused {
         let ran = fixture.assay(&[&["bench", "--simulator", "fast"], options].concat());
@@ -886,4 +887,70 @@ fn a_key_that_stands_in_the_definitions_too_is_refused_before_it_is_published() 
         assert!(ran.stderr.contains("the value of `authorization` stands in"), "{options:?}: {}", ran.stderr);
         assert!(!ran.stderr.contains(KEY) && !ran.stdout.contains(KEY), "{options:?}: {ran:?}");
     }
+}
+
+/// A server that serves one request at a time. If it ever has several, it responds to none of them, until it has none any more.
+fn start_crowded(respond_crowded: fn() -> Option<Vec<u8>>) -> Server {
+    let (in_flight, is_crowded) = (AtomicUsize::new(0), AtomicBool::new(false));
+    Server::start(MODEL, move |_| {
+        in_flight.fetch_add(1, Ordering::SeqCst);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        if in_flight.load(Ordering::SeqCst) > 1 {
+            is_crowded.store(true, Ordering::SeqCst);
+        }
+        let refused = is_crowded.load(Ordering::SeqCst).then(respond_crowded);
+        if refused.as_ref().is_some_and(Option::is_none) {
+            std::thread::sleep(std::time::Duration::from_millis(700));
+        }
+        if in_flight.fetch_sub(1, Ordering::SeqCst) == 1 {
+            is_crowded.store(false, Ordering::SeqCst);
+        }
+        (refused.flatten().unwrap_or_else(complete_stream), AfterResponse::KeepAlive)
+    })
+}
+
+#[test]
+fn a_load_whose_requests_all_hang_falls_short() {
+    let server = start_crowded(|| None);
+    let fixture = Fixture::shared();
+    let url = server.url();
+    let load = [
+        "bench",
+        "--url",
+        &url,
+        "--model",
+        MODEL,
+        "--no-exact-output",
+        "--duration",
+        "200ms",
+        "--warmup",
+        "100ms",
+        "--trials",
+        "1",
+    ];
+    let ran = fixture.assay(&[&load[..], &["--sweep", "--up-to", "2", "--timeout", "400ms", "--json"]].concat());
+    if was_too_busy(&ran) {
+        return;
+    }
+    let found: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    let observed = list(&found["search"]["observed"]);
+    assert_eq!(observed.len(), 2, "the search goes on: {found:#}");
+    let two = observed.iter().find(|seen| seen["load"]["concurrency"] == 2).expect("two in flight");
+    assert_eq!(two["error_rate"], 1.0, "{found:#}");
+}
+
+#[test]
+fn requests_that_fail_in_the_warm_up_of_attempts_that_do_not_count_are_stated() {
+    let server = start_crowded(|| Some(json_response("503 Service Unavailable", "{}")));
+    let fixture = Fixture::shared();
+    let url = server.url();
+    let load = ["bench", "--url", &url, "--model", MODEL, "--no-exact-output", "--trials", "1", "--run-id", "ended-in-warm-up"];
+    let ended = ["--concurrency", "1,4", "--duration", "300ms", "--warmup", "300ms", "--max-errors", "3"];
+    let ran = fixture.assay(&[&load[..], &ended].concat());
+    let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("counted requests succeeded;") && said.contains("cancelled in attempts that do not count"), "{ran:?}");
+    let summary = fixture.manifest("ended-in-warm-up", "reduce");
+    let four = list(&summary["body"]["points"]).iter().find(|point| point["point_id"] == "concurrency-4").expect("the point");
+    let failed: u32 = text(&four["serving"]["excluded_outcomes"]["http_error"]).parse().expect("a count");
+    assert!(failed >= 3, "{four:#}");
 }
