@@ -318,7 +318,7 @@ impl Backend {
             let _ = Self::wait(self.objects.delete(staged));
         }
         if matches!(named, Ok(true)) && sync == Durability::BytesAndName {
-            sync_folders(folder.root(), path).map_err(io_failed)?;
+            folder.sync_name(path.as_ref()).map_err(io_failed)?;
         }
         named
     }
@@ -837,16 +837,6 @@ fn read_whole(file: &ScratchFile) -> Result<Vec<u8>> {
 /// Returns the part of a path that is there and no folder, so that nothing can be below it.
 fn file_on_path(path: &FilePath) -> Option<&FilePath> {
     path.ancestors().find(|part| part.exists()).filter(|part| !part.is_dir())
-}
-
-/// Syncs the folders of `path`, up to the store's, to disk, so that the name survives and not only the bytes.
-fn sync_folders(root: &FilePath, path: &Path) -> std::io::Result<()> {
-    let object = root.join(path.as_ref());
-    let folders = object.ancestors().skip(1).take_while(|folder| folder.starts_with(root));
-    for folder in folders {
-        File::open(folder)?.sync_all()?;
-    }
-    Ok(())
 }
 
 /// Fails if the system does not give so many threads at once.

@@ -1,11 +1,13 @@
 //! The folder of a local store: its identity, the rights on it, and the links in it, which are never followed to write or to remove.
 
+use std::collections::BTreeSet;
 use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat, openat, unlinkat};
 
@@ -61,6 +63,8 @@ pub(crate) struct Folder {
     is_shared: bool,
     /// True once the folder has had blobs: from then on, one without any is another folder.
     has_blobs: AtomicBool,
+    /// The folders whose own names are on disk, with those above them.
+    named: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl Folder {
@@ -68,7 +72,8 @@ impl Folder {
     pub(crate) fn open(root: PathBuf) -> io::Result<Self> {
         let found = std::fs::metadata(&root)?;
         let has_blobs = AtomicBool::new(root.join(layout::BLOBS).is_dir());
-        Ok(Self { inode: found.ino(), is_shared: found.mode() & SHARED_BITS == SHARED_BITS, has_blobs, root })
+        let is_shared = found.mode() & SHARED_BITS == SHARED_BITS;
+        Ok(Self { inode: found.ino(), is_shared, has_blobs, root, named: Mutex::default() })
     }
 
     /// Returns its path.
@@ -144,8 +149,14 @@ impl Folder {
     /// Creates the folders above an object. In a store that a group shares, its members may write to them, whatever the umask is.
     pub(crate) fn create_parent(&self, path: &str) -> io::Result<()> {
         let object = self.root.join(path);
-        let Some(parent) = object.parent().filter(|_| self.is_shared) else { return Ok(()) };
+        let Some(parent) = object.parent() else { return Ok(()) };
         let mut missing: Vec<_> = parent.ancestors().take_while(|folder| !folder.is_dir()).collect();
+        if !missing.is_empty() {
+            self.named().retain(|folder| !missing.contains(&folder.as_path()));
+        }
+        if !self.is_shared {
+            return Ok(());
+        }
         while let Some(folder) = missing.pop() {
             match std::fs::create_dir(folder) {
                 Ok(()) => add_rights(folder, &std::fs::metadata(folder)?, 0o2070)?,
@@ -154,6 +165,26 @@ impl Folder {
             }
         }
         Ok(())
+    }
+
+    /// Syncs an object's name to disk, so that the name survives and not only the bytes: the entry in its folder, and those of the folders
+    /// above it, unless they were synced before.
+    pub(crate) fn sync_name(&self, path: &str) -> io::Result<()> {
+        let object = self.root.join(path);
+        let mut synced = Vec::new();
+        for folder in object.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.root)) {
+            File::open(folder)?.sync_all()?;
+            if self.named().contains(folder) {
+                break;
+            }
+            synced.push(folder.to_owned());
+        }
+        self.named().extend(synced);
+        Ok(())
+    }
+
+    fn named(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets the members of the group read a file of a store that they share.
@@ -246,6 +277,24 @@ mod tests {
         }
         assert!(!root.join("a/b/file").exists() && root.join("file").symlink_metadata().is_err());
         assert!(other.join("b/file").exists(), "it is not of the store");
+    }
+
+    #[test]
+    fn the_name_of_a_folder_is_synced_once_and_again_if_it_was_made_anew() {
+        let root = tempfile::tempdir().expect("a folder");
+        let folder = Folder::open(root.path().to_owned()).expect("opened");
+        let below = |path: &str| root.path().join(path);
+        std::fs::create_dir_all(below("a/b")).expect("created");
+        let named = || folder.named().iter().cloned().collect::<Vec<_>>();
+        folder.sync_name("a/b/file").expect("synced");
+        assert_eq!(named(), [root.path().to_owned(), below("a"), below("a/b")]);
+        std::fs::remove_dir(below("a/b")).expect("removed");
+        assert!(folder.sync_name("a/b/file").is_err(), "a folder that is not there has no names");
+        folder.create_parent("a/b/file").expect("nothing to do");
+        assert_eq!(named(), [root.path().to_owned(), below("a")]);
+        std::fs::create_dir(below("a/b")).expect("created");
+        folder.sync_name("a/b/other").expect("synced");
+        assert_eq!(named(), [root.path().to_owned(), below("a"), below("a/b")]);
     }
 
     #[test]
