@@ -32,7 +32,7 @@ GIB = 1 << 30
 # Keys of these costs are compared: scrypt's work is proportional to N, and nothing else of a run depends on it.
 SCRYPT_NS = (32768, 65536, 131072)
 
-BAR_CHAIN_S = 1.0
+BAR_CHAIN_S = 0.5
 BAR_VERIFY_S = 0.1
 BAR_RECOMPUTE_S = 3
 BAR_VERIFY_LARGE_S = 1.0

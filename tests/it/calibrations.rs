@@ -128,6 +128,10 @@ fn a_calibration_is_verified_and_shown_by_its_digest() {
     assert!([1, 2].contains(&list(&runs).len()), "it is made of ordinary runs: {runs:#}");
 }
 
+fn days_from(instant: assay_manifest::Instant, days: i64) -> assay_manifest::Instant {
+    assay_manifest::Instant::from_unix_ns(instant.unix_ns() + days * 24 * 3_600_000_000_000)
+}
+
 #[test]
 fn a_changed_or_falsified_calibration_is_refused() {
     let calibrated = calibrated();
@@ -151,6 +155,13 @@ fn a_changed_or_falsified_calibration_is_refused() {
     let other_program = falsified(|calibration| calibration.load_generator = Digest::compute(b"faster"));
     assert!(message(&other_program).contains("measured by another program"), "{}", other_program.stderr);
     assert_eq!(other_program.error().as_deref(), Some("calibration"));
+    // Two days more or less would make it the newest, or hide it behind an older one.
+    for later in [
+        falsified(|calibration| calibration.calibrated_at = days_from(calibration.calibrated_at, 2)),
+        falsified(|calibration| calibration.calibrated_at = days_from(calibration.calibrated_at, -2)),
+    ] {
+        assert!(message(&later).contains("was not measured in the hours after the time"), "{}", later.stderr);
+    }
 
     let store = calibrated.fixture.scratch().join("flipped");
     crate::support::copy_folder(&calibrated.store(), &store);

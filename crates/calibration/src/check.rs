@@ -12,6 +12,9 @@ use crate::figures::Figures;
 use crate::level::{MAX_RAW_BYTES, read_requests};
 use crate::truth::Truth;
 
+/// The longest time that a calibration takes, from its stated time to the start of its last level: a day.
+const LONGEST_NS: u64 = 24 * 3600 * 1_000_000_000;
+
 /// A calibration that verifies.
 #[derive(Clone, Debug)]
 pub struct VerifiedCalibration {
@@ -91,6 +94,11 @@ fn check_level(
         && is_load_of(attempt, level);
     if !is_same {
         return Err(wrong("is not what its attempt measured"));
+    }
+    // The newest calibration is the one that counts, so its time has to be that of its evidence.
+    let begun = attempt.window.start;
+    if begun < body.calibrated_at || begun.ns_since(body.calibrated_at) > LONGEST_NS {
+        return Err(wrong("was not measured in the hours after the time that the calibration states"));
     }
     let read = |artifact: &Artifact| blobs.get(&artifact.digest, MAX_RAW_BYTES);
     let (records, truth) = (read(&level.records)?, read(&level.truth)?);

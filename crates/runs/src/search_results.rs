@@ -280,6 +280,10 @@ fn check_round(manifest: &Manifest<SearchResult>, round: &SearchRound, number: u
     if observed.slos != result.question.slos {
         return Err(wrong("has other SLOs than it states"));
     }
+    let published = run.chain.one::<Publication>().map(|publication| publication.body.published_at);
+    if published.is_some_and(|published| published > result.ended_at) {
+        return Err(wrong("was published after the time at which the search says that it ended"));
+    }
     let again = observed.written().observations;
     match round.observations.iter().zip(&again).find(|(stated, found)| stated != found) {
         Some((stated, _)) => {

@@ -24,8 +24,8 @@ use crate::seal::dependencies;
 use crate::secret::key_password;
 use crate::trust::read_named_trust;
 use crate::{
-    AcceptedResult, Clock, Context, ErrorCode, Event, Exit, Failure, Inputs, Layout, Seal, binary_digest, input_digest,
-    load_trust, seal,
+    AcceptedResult, Clock, Context, ErrorCode, Event, Exit, Failure, Inputs, Layout, Seal, begin_binary_digest, binary_digest,
+    input_digest, load_trust, seal,
 };
 
 /// The limit of a stage's scratch files, in bytes.
@@ -128,15 +128,13 @@ pub fn init_tracing() {
 fn run<S: Stage>(stage: &S, arguments: &Arguments) -> Result<Event, Failure> {
     let cancel = assay_process::cancel_on_signals(&assay_process::END_SIGNALS)
         .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
-    // Hashing the binary takes a moment, and its result is needed only for signing.
-    let binary = std::thread::Builder::new().name("digest".to_owned()).spawn(binary_digest);
-    let binary = binary.map_err(|error| Failure::new(ErrorCode::Threads, "cannot start a thread").because(&error))?;
+    begin_binary_digest();
     assay_process::become_reaper().map_err(|error| Failure::from_error(ErrorCode::Process, &error))?;
     let prepared = PreparedCall::<S>::new(arguments)?;
     if let Some(result) = prepared.find_accepted()? {
         return Ok(Event::Accepted { result, earlier: true });
     }
-    prepared.run(stage, arguments, cancel, binary)
+    prepared.run(stage, arguments, cancel)
 }
 
 /// The checked parts of a call, before the stage runs.
@@ -200,13 +198,7 @@ impl<S: Stage> PreparedCall<S> {
         call.verify_result(&self.store, &self.trust, &self.pointer, pointer)
     }
 
-    fn run(
-        self,
-        stage: &S,
-        arguments: &Arguments,
-        cancel: Cancel,
-        binary: std::thread::JoinHandle<Result<Digest, Failure>>,
-    ) -> Result<Event, Failure> {
+    fn run(self, stage: &S, arguments: &Arguments, cancel: Cancel) -> Result<Event, Failure> {
         let output = match &arguments.recompute {
             Some(uri) => Store::open(uri)?,
             None => self.store.clone(),
@@ -215,8 +207,7 @@ impl<S: Stage> PreparedCall<S> {
             Some(folder) => Scratch::new_in(folder, SCRATCH_BYTES)?,
             None => Scratch::new(SCRATCH_BYTES)?,
         };
-        let binary =
-            binary.join().map_err(|_| Failure::new(ErrorCode::Internal, "the thread that hashes the binary panicked"))??;
+        let binary = binary_digest()?;
         let seal = self.key.map(|signer| Seal {
             signer,
             binary,

@@ -25,8 +25,8 @@ pub use harness::{Stage, init_tracing, main, write_failure};
 pub use inputs::Inputs;
 pub use layout::{AcceptedResult, CONTRACT, FoundPointers, Layout, input_digest};
 pub use seal::{
-    Seal, SignedManifest, binary_digest, dependencies, file_digest, policy_uri, published_uri, seal, seal_with,
-    source_dependencies, verified_levels,
+    Seal, SignedManifest, begin_binary_digest, binary_digest, dependencies, file_digest, policy_uri, published_uri, seal,
+    seal_with, source_dependencies, verified_levels,
 };
 pub use secret::{ENDPOINT_PREFIX, KEY_PASSWORD, MissingValue, Secrets, key_password, read_secret, read_value};
 pub use trust::{load_trust, read_trust};

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use assay_chain::StageName;
 use assay_envelope::{
@@ -181,10 +182,24 @@ fn plan_dependencies(plan: &Plan) -> Vec<ResourceDescriptor> {
     pinned.chain(specs).collect()
 }
 
-/// Computes the digest of the running binary.
-pub fn binary_digest() -> Result<Digest, Failure> {
+/// The digest of the running binary, which stays the same for as long as it runs.
+static RUNNING: LazyLock<Result<Digest, Failure>> = LazyLock::new(|| {
     let unreadable = |error: std::io::Error| Failure::new(ErrorCode::Binary, "cannot read the running binary").because(&error);
     file_digest(Path::new("/proc/self/exe")).map_err(unreadable)
+});
+
+/// Returns the digest of the running binary, which is computed once.
+///
+/// # Errors
+/// Fails with `binary` if its file cannot be read.
+pub fn binary_digest() -> Result<Digest, Failure> {
+    RUNNING.clone()
+}
+
+/// Begins to compute the digest of the running binary in a thread: hashing it takes a moment, and its result is needed only for signing.
+/// Without a thread, [`binary_digest`] computes it.
+pub fn begin_binary_digest() {
+    let _ = std::thread::Builder::new().name("digest".to_owned()).spawn(|| LazyLock::force(&RUNNING));
 }
 
 /// Computes the digest of a program's file.

@@ -183,6 +183,7 @@ impl RunRequest {
 
     /// Runs it to its end.
     pub(crate) fn drive(&self, pushes: bool, detail: Detail, cancel: &Cancel) -> Result<Finished, Failure> {
+        assay_stage::begin_binary_digest();
         let config = Config::find()?;
         let password = key_password();
         let password = password.as_encoded_bytes();
