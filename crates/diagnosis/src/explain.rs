@@ -266,9 +266,8 @@ fn message(signal: &Signal, pair: &Pair) -> Option<String> {
     let said = |window| facts(signal, window).find_map(|event: &ClusterEvent| Some((event, event.message.as_ref()?)));
     let known = pair.candidate.iter().filter_map(|window| Some((toward(window)?, said(window)?)));
     // Of objects with equal values the one with the first name, so that the same rows have the same text.
-    let farthest = known.min_by(|(one, (first, _)), (other, (second, _))| {
-        other.total_cmp(one).then_with(|| first.object.cmp(&second.object))
-    });
+    let farthest = known
+        .min_by(|(one, (first, _)), (other, (second, _))| other.total_cmp(one).then_with(|| first.object.cmp(&second.object)));
     farthest.map(|(_, (event, message))| format!("{} {}: {message}", event.object_kind, event.object))
 }
 

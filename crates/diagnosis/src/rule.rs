@@ -376,7 +376,9 @@ fn check(rule: &Rule) -> Result<(), String> {
     let is_of_cluster = |signal: &Signal| signal.of == SourceClass::ClusterEvent;
     if rule.signals.iter().any(is_of_cluster) {
         if !rule.signals.iter().chain(&rule.supports).all(is_of_cluster) {
-            return Err("facts of a cluster are of a run, and other signals of an attempt: a rule has one or the other".to_owned());
+            return Err(
+                "facts of a cluster are of a run, and other signals of an attempt: a rule has one or the other".to_owned()
+            );
         }
         if rule.slower != [NONE] {
             return Err(format!("facts of a cluster are of a run, which has no outcome: `slower` is `[{NONE}]`"));
@@ -423,7 +425,8 @@ fn check_facts(signal: &Signal) -> Result<(), String> {
         return if is_wrong { Err("`event` and `zero_beside` are of a `cluster_event`".to_owned()) } else { Ok(()) };
     }
     let is_of_metrics = |formula: &Formula| formula.over.is_some() || formula.less_from.is_some() || !formula.labels.is_empty();
-    if signal.among.is_some() || signal.when_absent.is_some() || signal.explains.is_some() || signal.is.iter().any(is_of_metrics) {
+    if signal.among.is_some() || signal.when_absent.is_some() || signal.explains.is_some() || signal.is.iter().any(is_of_metrics)
+    {
         return Err("a fact of a cluster is taken as it is".to_owned());
     }
     signal.is.iter().try_for_each(|formula| match (formula.metric.as_str(), &formula.event, &formula.zero_beside) {
@@ -530,7 +533,10 @@ mod tests {
             (rule(&signal(", ratio: 2")).replace("title: b", "title: ''"), "a text is empty"),
             (format!("{0}---\n{0}", rule(&signal(", ratio: 2"))), "rule 2 of `r.yaml`: its name is taken"),
             ("a: [".to_owned(), "`r.yaml` cannot be read: "),
-            (rule(&signal(", ratio: 2").replace("metric: m", "metric: m, event: {object_kind: Pod}")), "are of a `cluster_event`"),
+            (
+                rule(&signal(", ratio: 2").replace("metric: m", "metric: m, event: {object_kind: Pod}")),
+                "are of a `cluster_event`",
+            ),
         ] {
             let found = refused(&text);
             assert!(found.contains(why), "{found}");

@@ -174,8 +174,9 @@ fn reading(row: &Row) -> Option<Reading> {
     })
 }
 
-/// Reads the facts that a cluster reported about a run's objects, one window an object, in the order of kinds and UIDs. A node is no object of
-/// a run. Empty if the run was in no cluster.
+/// Reads the facts that a cluster reported about a run's objects, one window an object, in the order of kinds and UIDs. The pods of a Job are one
+/// object: they were created together, and what one of them waited for the others waited for. A node is no object of a run. Empty if the run was
+/// in no cluster.
 ///
 /// # Errors
 /// Fails if a curated file is absent or is not that of the Summary.
@@ -190,9 +191,12 @@ fn cluster_objects(tables: &Tables) -> Vec<Window> {
         rows("cluster_pod_fact").iter().filter_map(|row| Some((row.text("pod_uid")?, row))).collect();
     let mut objects: BTreeMap<(&str, &str), Window> = BTreeMap::new();
     for row in rows("cluster_event_fact") {
-        let Some(object) = row.text("object_kind").zip(row.text("object_uid")).filter(|(kind, _)| *kind != "Node") else { continue };
+        let Some(object) = row.text("object_kind").zip(row.text("object_uid")).filter(|(kind, _)| *kind != "Node") else {
+            continue;
+        };
         let pod = pods.get(object.1).copied().filter(|_| object.0 == "Pod");
-        objects.entry(object).or_default().events.push(cluster_event(row, object, pod));
+        let unit = pod.and_then(|pod| pod.text("job_uid")).unwrap_or(object.1);
+        objects.entry((object.0, unit)).or_default().events.push(cluster_event(row, object, pod));
     }
     objects.into_values().collect()
 }
@@ -320,4 +324,60 @@ pub fn pair(sides: [NamedSide; 2], is_of: impl Fn(&CaseWindows, &CaseWindows) ->
     let gone = baseline.windows.iter().filter(|before| !candidate.windows.iter().any(|now| is_same(before, now)));
     left_out.extend(gone.map(|before| format!("{} at {}: `{}` has no such point", before.case, before.point, candidate.name)));
     Paired { sides: [baseline.name, candidate.name], pairs, left_out }
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_warehouse::{CLUSTER_EVENT_FACT, CLUSTER_POD_FACT, Table};
+
+    use super::*;
+
+    fn row(table: &'static Table, columns: &[(&str, Value)]) -> Row {
+        columns.iter().fold(Row::new(table), |row, (column, value)| row.with(column, value.clone()).expect("a column"))
+    }
+
+    fn text(text: &str) -> Value {
+        Value::Text(text.to_owned())
+    }
+
+    fn instant(seconds: i64) -> Value {
+        Value::Instant(assay_manifest::Instant::from_unix_ns(seconds * 1_000_000_000))
+    }
+
+    fn event(kind: &str, uid: &str, reason: &str, last: i64) -> Row {
+        let columns =
+            [("object_kind", text(kind)), ("object_uid", text(uid)), ("reason", text(reason)), ("last_unix_ns", instant(last))];
+        row(&CLUSTER_EVENT_FACT, &columns)
+    }
+
+    #[test]
+    fn the_pods_of_a_job_are_one_object_and_have_their_stage_and_the_time_since_their_creation() {
+        let pod = |uid: &str| {
+            let columns =
+                [("pod_uid", text(uid)), ("job_uid", text("job")), ("stage", text("execute")), ("created_unix_ns", instant(100))];
+            row(&CLUSTER_POD_FACT, &columns)
+        };
+        let events = vec![
+            event("Pod", "a", "Scheduled", 107),
+            event("Pod", "b", "Scheduled", 109),
+            event("Pod", "of-another-job", "Scheduled", 109),
+            event("Node", "n", "Ready", 1),
+            event("Workload", "job", "Admitted", 90),
+        ];
+        let tables = Tables::from([("cluster_event_fact", events), ("cluster_pod_fact", vec![pod("a"), pod("b")])]);
+        let found: Vec<Vec<_>> = cluster_objects(&tables)
+            .into_iter()
+            .map(|window| window.events.into_iter().map(|event| (event.object, event.stage, event.after_creation_ns)).collect())
+            .collect();
+        let of_load = |name: &str, ns| (name.to_owned(), Some("execute".to_owned()), Some(ns));
+        assert_eq!(
+            found,
+            [
+                vec![of_load("a", 7_000_000_000), of_load("b", 9_000_000_000)],
+                vec![("of-another-job".to_owned(), None, None)],
+                vec![("job".to_owned(), None, None)],
+            ]
+        );
+        assert!(cluster_objects(&Tables::new()).is_empty());
+    }
 }

@@ -611,7 +611,10 @@ fn pods_whose_events_were_not_kept_have_no_count_of_0() {
     });
     let found = explain_runs(forgotten, pods([12, 9, 14, 11]));
     assert_eq!(names(&found), Vec::<&str>::new());
-    assert_eq!(why_unchecked(&found, "pods-unschedulable"), "no fact of a side's objects states the failures to schedule a pod");
+    assert_eq!(
+        why_unchecked(&found, "pods-unschedulable"),
+        "no fact of a side's objects states the failures to schedule the pods of a Job"
+    );
 }
 
 #[test]
@@ -637,7 +640,7 @@ fn runs_whose_objects_waited_alike_have_no_finding_and_what_was_checked_is_shown
     assert_eq!((found.conclusion, names(&found).len()), (Conclusion::NotWorse, 0));
     assert!(found.healthy.iter().any(|healthy| healthy.name == "time until quota was reserved"), "{:?}", found.healthy);
     let quiet = explain_runs(pods([0; 4]), pods([0; 4]));
-    assert!(quiet.healthy.iter().any(|healthy| healthy.name == "failures to schedule a pod"), "{:?}", quiet.healthy);
+    assert!(quiet.healthy.iter().any(|healthy| healthy.name == "failures to schedule the pods of a Job"), "{:?}", quiet.healthy);
 }
 
 #[test]
@@ -654,7 +657,10 @@ fn facts_that_are_absent_could_not_be_checked() {
     let mut pending = workloads([1.0; 4]);
     pending.iter_mut().flat_map(|job| &mut job.events).for_each(|event| event.status = Some("False".to_owned()));
     let found = explain_runs(workloads([1.0; 4]), pending);
-    assert_eq!(why_unchecked(&found, "workload-quota-wait"), "no fact of a side's objects states the time until quota was reserved");
+    assert_eq!(
+        why_unchecked(&found, "workload-quota-wait"),
+        "no fact of a side's objects states the time until quota was reserved"
+    );
     // The sides of one run waited together: that is no open question.
     let own = explain(rules(), &[pair(&healthy_state(), &healthy_state(), 5)]);
     assert!(own.not_checked.iter().all(|unchecked| unchecked.rule != "workload-quota-wait"));
