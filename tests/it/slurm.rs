@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use assay_warehouse::{CLUSTER_EVENT_FACT, Row};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::exporters::{count, issue};
 use crate::pipeline::{list, text};
@@ -75,4 +75,44 @@ fn a_file_of_accounting_is_read_as_well() {
     fs::remove_file(&path).expect("removed");
     let refused = fixture.assay(&["sources", PIPELINE]).refuses(30, "telemetry_unreachable");
     assert!(refused.stdout.contains("cannot read the file"), "{}", refused.stdout);
+}
+
+/// The accounting of an array of jobs that waited this long each, in seconds.
+fn array(waits: [u64; 4]) -> String {
+    let job = |(place, wait): (u64, u64)| {
+        let submitted = 1_700_000_000 + 600 * place;
+        json!({
+            "job_id": 5_000 + place, "name": "bench", "partition": "gpu", "nodes": "node1", "state": {"current": ["COMPLETED"]},
+            "time": {"submission": submitted, "eligible": submitted, "start": submitted + wait, "end": submitted + wait + 60},
+        })
+    };
+    json!({"jobs": (0..).zip(waits).map(job).collect::<Vec<_>>()}).to_string()
+}
+
+#[test]
+fn jobs_that_waited_longer_than_those_of_an_earlier_run_are_explained() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("sacct.json");
+    let fixture = fixture(&path.display().to_string());
+    for (run, waits) in [("before", [3, 5, 2, 4]), ("after", [1_800, 1_950, 2_100, 1_700]), ("one-job", [0; 4])] {
+        fs::write(&path, if run == "one-job" { JOB.to_owned() } else { array(waits) }).expect("written");
+        fixture.run(run).success();
+    }
+    let explained = fixture.assay(&["explain", "after", "--against", "before", "--json"]).success().json();
+    let findings = list(&explained["explanation"]["findings"]);
+    assert_eq!(findings.iter().map(|finding| text(&finding["rule"])).collect::<Vec<_>>(), ["slurm-wait"], "{explained:#}");
+    assert_eq!(findings[0]["places"], json!(["cluster SlurmJob, queue gpu"]));
+    assert_eq!(findings[0]["seen"][0]["message"], "SlurmJob bench: nodes node1");
+    let shown = fixture.assay(&["explain", "after", "--against", "before"]).success().stdout;
+    for part in [
+        "Most evidence: The run's Slurm jobs waited longer for their nodes.",
+        "time until the job started: 3.50 -> 1875 s",
+        "at        all cases at all points",
+    ] {
+        assert!(shown.contains(part), "no {part:?}: {shown}");
+    }
+    // One job of a run is a wait, and no pattern.
+    let shown = fixture.assay(&["explain", "one-job", "--against", "before"]).success().stdout;
+    let why = "slurm-wait: 1 of a side's objects have the time until the job started, fewer than 3: 3.5 and 300.0 s";
+    assert!(shown.contains(why), "{shown}");
 }

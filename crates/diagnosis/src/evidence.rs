@@ -93,30 +93,82 @@ pub struct Reading {
     pub max: f64,
 }
 
-/// One attempt that counts.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Window {
-    /// Its metrics by name, such as `ttft_ms_p50`.
-    pub outcomes: BTreeMap<String, Outcome>,
-    /// The readings of the telemetry sources meanwhile.
-    pub readings: Vec<Reading>,
+/// A fact that a cluster or its scheduler reported about an object of a run: an event, or the last transition of a condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterEvent {
+    /// The kind of the object: `Pod`, `Job`, `Workload`, `Node` or `SlurmJob`.
+    pub object_kind: String,
+    /// The name of the object, else its UID.
+    pub object: String,
+    /// The stage that the object runs, if it is a pod of one.
+    pub stage: Option<String>,
+    /// The queue of a Workload, or the partition of a Slurm job.
+    pub queue: Option<String>,
+    /// The type: of an event `Normal` or `Warning`, of a condition its own, such as `Admitted`.
+    pub event_type: Option<String>,
+    /// The status of a condition: `True`, `False` or `Unknown`.
+    pub status: Option<String>,
+    /// The reason in one word, such as `FailedScheduling`.
+    pub reason: Option<String>,
+    /// The number of times that an event happened.
+    pub count: Option<u64>,
+    /// The time from the creation of the object until the last time, in nanoseconds.
+    pub after_creation_ns: Option<u64>,
+    /// The message of the last time.
+    pub message: Option<String>,
 }
 
-/// The attempts of both sides at one point of the same work.
+/// One attempt that counts, or one object of a cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Window {
+    /// The metrics of an attempt by name, such as `ttft_ms_p50`.
+    pub outcomes: BTreeMap<String, Outcome>,
+    /// The readings of the telemetry sources during an attempt.
+    pub readings: Vec<Reading>,
+    /// The facts about an object of a cluster.
+    pub events: Vec<ClusterEvent>,
+}
+
+/// The units of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Attempts at requests to an endpoint, so that the endpoint's counters are of them.
+    Requests,
+    /// Attempts at a command.
+    Command,
+    /// The objects of a cluster that two whole runs were made of. They belong to no case and no point.
+    ClusterObjects,
+}
+
+/// The attempts of both sides at one point of the same work, or the objects of two runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
     /// The case of the candidate.
     pub case: String,
     /// The point.
     pub point: String,
-    /// The attempts that are compared against.
+    /// The attempts, or objects, that are compared against.
     pub baseline: Vec<Window>,
-    /// The attempts that are explained.
+    /// Those that are explained.
     pub candidate: Vec<Window>,
-    /// True if the work is requests to an endpoint, so that the endpoint's counters are of it.
-    pub has_endpoint: bool,
+    /// The units of both sides.
+    pub subject: Subject,
     /// The outcomes that a gate found to be worse, by a comparison of pairs that finds smaller changes; none without a gate.
     pub known_worse: BTreeSet<String>,
+}
+
+impl Pair {
+    /// Pairs the objects of two runs, each with its facts. Objects are counted once each, however many attempts they ran: attempts that waited
+    /// together are one wait.
+    pub fn of_cluster_objects(baseline: Vec<Window>, candidate: Vec<Window>) -> Self {
+        let (case, point) = ("all cases".to_owned(), "all points".to_owned());
+        Self { case, point, baseline, candidate, subject: Subject::ClusterObjects, known_worse: BTreeSet::new() }
+    }
+
+    /// Returns true if the units are attempts.
+    pub(crate) fn is_of_attempts(&self) -> bool {
+        self.subject != Subject::ClusterObjects
+    }
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assay_stats::{Alternative, NoTest, Samples, holm, mann_whitney, robust, welch};
 
-use crate::evidence::{Better, Outcome, Pair, Reading, Window};
+use crate::evidence::{Better, ClusterEvent, Outcome, Pair, Reading, Window};
 use crate::finding::{Change, Conclusion, Explanation, Finding, Healthy, NotChecked, Seen, Unsure, Worse};
-use crate::quantity::{Absent, is_of_prometheus, value, values_among};
+use crate::quantity::{Absent, facts, is_of_prometheus, value, values_among};
 use crate::rule::{ANY, Direction, NONE, Rule, Signal, SourceClass};
 
 /// The probability with which one or more rules hold although nothing changed, over all rules and points together, at most.
@@ -43,10 +43,18 @@ const HEADLINES: [&str; 8] = [
 enum Tested {
     /// It could not be computed.
     Absent(Absent),
-    /// Too few attempts of a side have a value.
-    TooFew(usize),
+    /// Too few attempts, or objects, of a side have a value.
+    TooFew(TooFew),
     /// It was compared.
     Compared(Moved),
+}
+
+/// The values of sides of which one has too few.
+#[derive(Clone, Copy)]
+struct TooFew {
+    fewest: usize,
+    /// The medians, if both sides have any.
+    medians: Option<[f64; 2]>,
 }
 
 impl Tested {
@@ -118,10 +126,8 @@ pub fn explain(rules: &'static [Rule], pairs: &[Pair]) -> Explanation {
     let outcomes = adjusted_outcomes(rules, pairs);
     for (place, rule) in rules.iter().enumerate() {
         let mut absent = BTreeMap::new();
-        // Of work without an endpoint, a rule about endpoints is no open question.
-        let applies = |pair: &&Pair| pair.has_endpoint || !rule.is_about_endpoints();
-        let points = pairs.iter().filter(applies).count();
-        for pair in pairs.iter().filter(applies) {
+        let points = pairs.iter().filter(|pair| rule.applies_to(pair)).count();
+        for pair in pairs.iter().filter(|pair| rule.applies_to(pair)) {
             match judge(rule, pair, &outcomes, &mut moved_nowhere, place) {
                 Ok(found) => judged.push(found),
                 Err(why) => *absent.entry(why).or_insert(0_usize) += 1,
@@ -141,10 +147,11 @@ pub fn explain(rules: &'static [Rule], pairs: &[Pair]) -> Explanation {
     let unsure = unsure(&judged);
     let (worse, perhaps_worse) = worse(pairs, &judged, &outcomes);
     let is_open = !not_checked.is_empty() || !unsure.is_empty();
+    let mut points = pairs.iter().filter(|pair| pair.is_of_attempts()).peekable();
     let conclusion = match (findings.is_empty(), worse.is_empty(), is_open) {
         (false, _, _) => Conclusion::Found,
         // At a point without enough attempts, it is not known whether anything got worse.
-        (true, true, _) if pairs.is_empty() || !pairs.iter().all(has_enough) => Conclusion::CannotTell,
+        (true, true, _) if points.peek().is_none() || !points.all(has_enough) => Conclusion::CannotTell,
         (true, true, _) if !perhaps_worse.is_empty() => Conclusion::CannotTell,
         (true, true, _) => Conclusion::NotWorse,
         (true, false, false) => Conclusion::NothingFound,
@@ -216,10 +223,9 @@ fn judge<'a>(
                 seen.insert_entry(None);
                 absent.get_or_insert(describe_absent(why, signal));
             }
-            Tested::TooFew(attempts) => {
+            Tested::TooFew(too_few) => {
                 seen.insert_entry(None);
-                let why = format!("{attempts} attempts of a side count and have a value, fewer than {FEWEST_ATTEMPTS}");
-                absent.get_or_insert(Unchecked { why, is_missing: false });
+                absent.get_or_insert(Unchecked { why: describe_too_few(too_few, signal, pair), is_missing: false });
             }
         }
     }
@@ -239,6 +245,32 @@ fn judge<'a>(
     Ok(Judged { rule, pair, p, of_signals, of_outcome, signals, outcome: outcome.map(|(worse, _)| worse), adjusted: 1.0 })
 }
 
+/// Describes values that are too few to be compared. Those of objects are stated: a wait of one job is a fact, if not one that tells two runs apart.
+fn describe_too_few(TooFew { fewest, medians }: TooFew, signal: &Signal, pair: &Pair) -> String {
+    if signal.of != SourceClass::ClusterEvent {
+        return format!("{fewest} attempts of a side count and have a value, fewer than {FEWEST_ATTEMPTS}");
+    }
+    let (name, unit) = (&signal.name, &signal.unit);
+    let few = format!("{fewest} of a side's objects have the {name}, fewer than {FEWEST_ATTEMPTS}");
+    let Some([before, now]) = medians else { return few };
+    let message = message(signal, pair).map(|message| format!(" ({message})")).unwrap_or_default();
+    format!("{few}: {before:.1} and {now:.1} {unit}{message}")
+}
+
+/// Returns the cluster's message about the candidate's object whose value is farthest in the signal's direction, after the object's name.
+fn message(signal: &Signal, pair: &Pair) -> Option<String> {
+    let toward = |window: &Window| {
+        let value = value(signal, window).ok()?;
+        Some(if signal.moved == Direction::Up { value } else { -value })
+    };
+    let said = |window| facts(signal, window).find_map(|event: &ClusterEvent| Some((event, event.message.as_ref()?)));
+    let known = pair.candidate.iter().filter_map(|window| Some((toward(window)?, said(window)?)));
+    // Of objects with equal values the one with the first name, so that the same rows have the same text.
+    let farthest = known
+        .min_by(|(one, (first, _)), (other, (second, _))| other.total_cmp(one).then_with(|| first.object.cmp(&second.object)));
+    farthest.map(|(_, (event, message))| format!("{} {}: {message}", event.object_kind, event.object))
+}
+
 fn describe_absent(absent: Absent, signal: &Signal) -> Unchecked {
     let name = &signal.name;
     let why = match (absent, signal.of) {
@@ -248,7 +280,11 @@ fn describe_absent(absent: Absent, signal: &Signal) -> Unchecked {
         (Absent::NoReading, SourceClass::Endpoint) => {
             "no reading of the endpoint's counters lies in these attempts: it exposes none, or they are too short".to_owned()
         }
+        (Absent::NoReading, SourceClass::ClusterEvent) => {
+            "the runs have no facts of a cluster about such objects: they ran elsewhere, or the cluster kept none".to_owned()
+        }
         (Absent::NoReading, _) => "no exporter was read during these attempts".to_owned(),
+        (Absent::NoMetric, SourceClass::ClusterEvent) => format!("no fact of a side's objects states the {name}"),
         (Absent::NoMetric, SourceClass::Outcome) => format!("the run does not measure the {name}"),
         (Absent::NoMetric, _) => format!("no source has the {name}"),
         (Absent::TooFewObjects, _) => {
@@ -275,7 +311,10 @@ fn test(signal: &Signal, pair: &Pair) -> Tested {
     if let Some(labels) = &signal.among {
         return test_among(signal, labels, pair);
     }
-    let [baseline, candidate] = [&pair.baseline, &pair.candidate].map(|side| values(side, |window| value(signal, window)));
+    let [baseline, candidate] = [&pair.baseline, &pair.candidate].map(|side| match side.as_slice() {
+        [] if signal.of == SourceClass::ClusterEvent => Err(Absent::NoReading),
+        side => values(side, |window| value(signal, window)),
+    });
     let without = |side: &[Window]| {
         let absent = signal.when_absent.as_ref()?;
         let is_beside = |reading: &Reading| reading.series.name == absent.beside && signal.of.matches(reading);
@@ -312,11 +351,13 @@ fn values(windows: &[Window], of: impl Fn(&Window) -> Result<f64, Absent>) -> Re
 }
 
 fn compare(signal: &Signal, baseline: &[f64], candidate: &[f64]) -> Tested {
-    let too_few = Tested::TooFew(baseline.len().min(candidate.len()));
-    if baseline.len().min(candidate.len()) < FEWEST_ATTEMPTS {
-        return too_few;
+    let fewest = baseline.len().min(candidate.len());
+    let (Ok(before), Ok(now)) = (Samples::new(baseline), Samples::new(candidate)) else {
+        return Tested::TooFew(TooFew { fewest, medians: None });
+    };
+    if fewest < FEWEST_ATTEMPTS {
+        return Tested::TooFew(TooFew { fewest, medians: Some([before.median(), now.median()]) });
     }
-    let (Ok(before), Ok(now)) = (Samples::new(baseline), Samples::new(candidate)) else { return too_few };
     let alternative = match signal.moved {
         Direction::Up => Alternative::Greater,
         Direction::Down => Alternative::Less,
@@ -394,7 +435,7 @@ fn test_among(signal: &Signal, labels: &[String], pair: &Pair) -> Tested {
     };
     let fewest = baseline.len().min(windows.len());
     if fewest < FEWEST_ATTEMPTS {
-        return Tested::TooFew(fewest);
+        return Tested::TooFew(TooFew { fewest, medians: None });
     }
     let before: BTreeSet<&str> = baseline.iter().filter_map(|values| stands_out(signal, values)).map(|(name, ..)| name).collect();
     let found: Vec<_> = windows.iter().map(|values| stands_out(signal, values)).collect();
@@ -637,6 +678,7 @@ fn seen(signal: &Signal, moved: &Moved, pair: &Pair, needed: bool) -> Seen {
         moved: signal.moved,
         change: moved.change.clone(),
         object: moved.object.clone(),
+        message: message(signal, pair),
         explains: signal.explains.as_ref().and_then(share),
         needed,
     }
@@ -644,6 +686,14 @@ fn seen(signal: &Signal, moved: &Moved, pair: &Pair, needed: bool) -> Seen {
 
 /// Returns the sources and objects that the signals of a rule were read from.
 fn places(rule: &Rule, pair: &Pair) -> Vec<String> {
+    if !pair.is_of_attempts() {
+        let events = rule.signals.iter().flat_map(|signal| pair.candidate.iter().flat_map(|window| facts(signal, window)));
+        let place = |event: &ClusterEvent| {
+            let queue = event.queue.as_ref().map(|queue| format!(", queue {queue}")).unwrap_or_default();
+            format!("cluster {}{queue}", event.object_kind)
+        };
+        return events.map(place).collect::<BTreeSet<_>>().into_iter().collect();
+    }
     let metrics: BTreeSet<&str> =
         rule.signals.iter().flat_map(|signal| &signal.is).map(|formula| formula.metric.as_str()).collect();
     let readings: Vec<&Reading> = pair.candidate.iter().flat_map(|window| &window.readings).collect();

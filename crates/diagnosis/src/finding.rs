@@ -80,6 +80,9 @@ pub struct Seen {
     /// The object among several, such as `node-7 3`; or where the change is largest, if several were observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
+    /// Of facts of a cluster, the message about the candidate's object whose value moved farthest, after the object's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     /// The share of an outcome's change that its own change amounts to, with the outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explains: Option<(String, f64)>,

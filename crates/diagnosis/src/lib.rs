@@ -18,7 +18,7 @@ mod quantity;
 mod reference;
 mod rule;
 
-pub use evidence::{Better, Outcome, Pair, Reading, Series, Window};
+pub use evidence::{Better, ClusterEvent, Outcome, Pair, Reading, Series, Subject, Window};
 pub use experiment::Experiment;
 pub use explain::{ALPHA, FEWEST_ATTEMPTS, explain};
 pub use finding::{Change, Conclusion, Explanation, Finding, Healthy, NotChecked, Seen, Unsure, Worse};

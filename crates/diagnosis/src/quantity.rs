@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::evidence::{Reading, Window};
-use crate::rule::{Combine, Formula, Signal, SourceClass, Statistic};
+use crate::evidence::{ClusterEvent, Reading, Window};
+use crate::rule::{COUNT, Combine, EventSelector, Formula, Signal, SourceClass, Statistic};
 
 /// The fewest samples of a metric in an attempt: one reading says nothing of the time before and after it.
 const MIN_SAMPLES: u64 = 2;
@@ -94,6 +94,9 @@ fn of_formula(signal: &Signal, formula: &Formula, window: &Window) -> Result<f64
     if signal.of == SourceClass::Outcome {
         return window.outcomes.get(&formula.metric).map(|found| found.value * signal.times).ok_or(Absent::NoMetric);
     }
+    if let Some(selector) = &formula.event {
+        return of_object(formula, selector, window).map(|value| value * signal.times);
+    }
     let mut absent = Absent::NoReading;
     for origin in Origin::ALL {
         match of_origin(signal, formula, window, origin, &|_| true) {
@@ -102,6 +105,29 @@ fn of_formula(signal: &Signal, formula: &Formula, window: &Window) -> Result<f64
         }
     }
     Err(absent)
+}
+
+/// Returns the quantity of an object of a cluster. What was not recorded is absent, and 0 only beside a fact that shows that it would have been.
+fn of_object(formula: &Formula, selector: &EventSelector, window: &Window) -> Result<f64, Absent> {
+    if !window.events.iter().any(|event| selector.is_about(event)) {
+        return Err(Absent::NoReading);
+    }
+    let quantity = |event: &ClusterEvent| if formula.metric == COUNT { event.count } else { event.after_creation_ns };
+    let found = window.events.iter().filter(|event| selector.matches(event)).filter_map(quantity);
+    // An event has a row for each type, and a condition for each reason, of which the last transition is its time.
+    let value = if formula.metric == COUNT { found.reduce(u64::saturating_add) } else { found.max() };
+    let is_zero = || formula.zero_beside.as_ref().is_some_and(|beside| window.events.iter().any(|event| beside.matches(event)));
+    match value {
+        Some(value) => Ok(value as f64),
+        None if is_zero() => Ok(0.0),
+        None => Err(Absent::NoMetric),
+    }
+}
+
+/// Returns the facts of an object that a signal reads.
+pub(crate) fn facts<'a>(signal: &'a Signal, window: &'a Window) -> impl Iterator<Item = &'a ClusterEvent> {
+    let selectors = || signal.is.iter().filter_map(|formula| formula.event.as_ref());
+    window.events.iter().filter(move |event| selectors().any(|selector| selector.matches(event)))
 }
 
 fn of_origin(

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::rule::{Direction, Rule, Signal, Statistic, rules};
+use crate::rule::{Direction, EventSelector, Rule, Signal, Statistic, rules};
 
 /// Returns the page of all rules, as Markdown.
 pub fn reference_page() -> String {
@@ -46,7 +46,9 @@ fn write_signal(page: &mut String, signal: &Signal, supports: &str) {
                 Statistic::Mean => "",
                 Statistic::Max => "largest ",
             };
-            format!("{of}{from}`{}{labels}`{over}", formula.metric)
+            let of_event = formula.event.as_ref().map(|event| format!(" of {}", facts(event))).unwrap_or_default();
+            let zero = formula.zero_beside.as_ref().map(|beside| format!(" (0 beside {})", facts(beside))).unwrap_or_default();
+            format!("{of}{from}`{}{labels}`{over}{of_event}{zero}", formula.metric)
         })
         .collect();
     let direction = match signal.moved {
@@ -78,4 +80,11 @@ fn write_signal(page: &mut String, signal: &Signal, supports: &str) {
         by.join(" and "),
         signal.reason
     );
+}
+
+/// Returns the facts of a cluster that a formula reads, in words.
+fn facts(EventSelector { object_kind, stage, event_type, status, reason }: &EventSelector) -> String {
+    let stage = stage.as_ref().map(|stage| format!(" of {stage}")).unwrap_or_default();
+    let words: Vec<&str> = [event_type, status, reason].into_iter().flatten().map(String::as_str).collect();
+    format!("a {object_kind}{stage}: `{}`", words.join(" "))
 }

@@ -5,16 +5,17 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::Reading;
+use crate::evidence::{ClusterEvent, Pair, Reading, Subject};
 use crate::experiment::Experiment;
 
 /// The rules of this version of Assay, by file.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     ("diagnosis/server.yaml", include_str!("../../../diagnosis/server.yaml")),
     ("diagnosis/machine.yaml", include_str!("../../../diagnosis/machine.yaml")),
     ("diagnosis/node.yaml", include_str!("../../../diagnosis/node.yaml")),
     ("diagnosis/gpu.yaml", include_str!("../../../diagnosis/gpu.yaml")),
     ("diagnosis/work.yaml", include_str!("../../../diagnosis/work.yaml")),
+    ("diagnosis/scheduler.yaml", include_str!("../../../diagnosis/scheduler.yaml")),
 ];
 
 /// The name in `slower` that stands for every outcome with a direction.
@@ -75,6 +76,8 @@ pub enum SourceClass {
     Exporter,
     /// The numbers of the run itself.
     Outcome,
+    /// The facts that a cluster or its scheduler reported about the run's objects (`cluster_event_fact`).
+    ClusterEvent,
 }
 
 impl SourceClass {
@@ -87,15 +90,21 @@ impl SourceClass {
             Self::Host => of("host"),
             Self::Endpoint => of("endpoint") || (of("prometheus") && is_server),
             Self::Exporter => of("exporter") || of("nvidia-smi") || (of("prometheus") && !is_server),
-            Self::Outcome => false,
+            Self::Outcome | Self::ClusterEvent => false,
         }
     }
 }
 
 impl Rule {
-    /// Returns true if a signal that it needs is of an endpoint.
-    pub(crate) fn is_about_endpoints(&self) -> bool {
-        self.signals.iter().any(|signal| signal.of == SourceClass::Endpoint)
+    /// Returns true if the units of a comparison may have what the rule needs. If they cannot, the rule is no open question: a command has no
+    /// endpoint, and the sides of one run waited in one queue, together.
+    pub(crate) fn applies_to(&self, pair: &Pair) -> bool {
+        let needs = |class: SourceClass| self.signals.iter().any(|signal| signal.of == class);
+        match pair.subject {
+            Subject::Requests => !needs(SourceClass::ClusterEvent),
+            Subject::Command => !needs(SourceClass::Endpoint) && !needs(SourceClass::ClusterEvent),
+            Subject::ClusterObjects => needs(SourceClass::ClusterEvent),
+        }
     }
 }
 
@@ -135,12 +144,62 @@ pub(crate) enum Statistic {
     Max,
 }
 
+/// The facts of an object that a formula reads: those that have every value that is named.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventSelector {
+    /// The kind of the object.
+    pub(crate) object_kind: String,
+    /// The stage that the object runs.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) stage: Option<String>,
+    /// The type of the event or condition.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) event_type: Option<String>,
+    /// The status of the condition.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) status: Option<String>,
+    /// The reason.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) reason: Option<String>,
+}
+
+impl EventSelector {
+    /// Returns true if a fact is about an object of the kind and the stage.
+    pub(crate) fn is_about(&self, event: &ClusterEvent) -> bool {
+        event.object_kind == self.object_kind && is_asked(self.stage.as_ref(), event.stage.as_ref())
+    }
+
+    /// Returns true if a fact has every value.
+    pub(crate) fn matches(&self, event: &ClusterEvent) -> bool {
+        self.is_about(event)
+            && is_asked(self.event_type.as_ref(), event.event_type.as_ref())
+            && is_asked(self.status.as_ref(), event.status.as_ref())
+            && is_asked(self.reason.as_ref(), event.reason.as_ref())
+    }
+}
+
+fn is_asked(asked: Option<&String>, found: Option<&String>) -> bool {
+    asked.is_none() || asked == found
+}
+
+/// The columns of `cluster_event_fact` that are quantities: the number of times that an event happened, and the time from the creation of its object.
+pub(crate) const COUNT: &str = "count";
+/// See [`COUNT`].
+pub(crate) const AFTER_CREATION: &str = "after_creation_ns";
+
 /// A way to compute a quantity. The first of several whose metrics are there is taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Formula {
-    /// The metric.
+    /// The metric; of facts of a cluster, the column that is the quantity.
     pub(crate) metric: String,
+    /// The facts of a cluster that have it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) event: Option<EventSelector>,
+    /// The fact beside which the absence of `event` means that it happened 0 times. Without it, the absence means that nothing is known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) zero_beside: Option<EventSelector>,
     /// The metric that it is divided by.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) over: Option<String>,
@@ -314,6 +373,17 @@ fn check(rule: &Rule) -> Result<(), String> {
     if rule.signals.iter().all(|signal| signal.guard) {
         return Err("it needs a signal that is no `guard`".to_owned());
     }
+    let is_of_cluster = |signal: &Signal| signal.of == SourceClass::ClusterEvent;
+    if rule.signals.iter().any(is_of_cluster) {
+        if !rule.signals.iter().chain(&rule.supports).all(is_of_cluster) {
+            return Err(
+                "facts of a cluster are of a run, and other signals of an attempt: a rule has one or the other".to_owned()
+            );
+        }
+        if rule.slower != [NONE] {
+            return Err(format!("facts of a cluster are of a run, which has no outcome: `slower` is `[{NONE}]`"));
+        }
+    }
     rule.signals.iter().chain(&rule.supports).try_for_each(check_signal)
 }
 
@@ -335,6 +405,7 @@ fn check_signal(signal: &Signal) -> Result<(), String> {
     if signal.when_absent.as_ref().is_some_and(|absent| !is_number(absent.value) || absent.beside.is_empty()) {
         return refuse("`when_absent` needs a `value` of 0 or more, and the metric that is there `beside` it");
     }
+    check_facts(signal).or_else(|problem| refuse(&problem))?;
     let is_outcome = signal.of == SourceClass::Outcome;
     if is_outcome && signal.is.iter().any(|formula| formula.over.is_some() || formula.less_from.is_some()) {
         return refuse("an outcome is taken as it is");
@@ -344,6 +415,26 @@ fn check_signal(signal: &Signal) -> Result<(), String> {
         Some(_) if signal.is.iter().any(|formula| formula.less_from.is_some()) => refuse("`among` has no `less_from`"),
         _ => Ok(()),
     }
+}
+
+/// Returns what makes no sense in a signal of facts of a cluster, or in one that has parts of such.
+fn check_facts(signal: &Signal) -> Result<(), String> {
+    let has_parts = |formula: &Formula| formula.event.is_some() || formula.zero_beside.is_some();
+    if signal.of != SourceClass::ClusterEvent {
+        let is_wrong = signal.is.iter().any(has_parts);
+        return if is_wrong { Err("`event` and `zero_beside` are of a `cluster_event`".to_owned()) } else { Ok(()) };
+    }
+    let is_of_metrics = |formula: &Formula| formula.over.is_some() || formula.less_from.is_some() || !formula.labels.is_empty();
+    if signal.among.is_some() || signal.when_absent.is_some() || signal.explains.is_some() || signal.is.iter().any(is_of_metrics)
+    {
+        return Err("a fact of a cluster is taken as it is".to_owned());
+    }
+    signal.is.iter().try_for_each(|formula| match (formula.metric.as_str(), &formula.event, &formula.zero_beside) {
+        (COUNT, Some(_), _) | (AFTER_CREATION, Some(_), None) => Ok(()),
+        (COUNT | AFTER_CREATION, None, _) => Err("it needs an `event`".to_owned()),
+        (AFTER_CREATION, ..) => Err("`zero_beside` is of a `count`".to_owned()),
+        _ => Err(format!("its metric is `{COUNT}` or `{AFTER_CREATION}`")),
+    })
 }
 
 /// Returns a rule that is named in `follows` and is not there, or that follows itself by way of others, with the rule that names it.
@@ -395,6 +486,32 @@ mod tests {
     }
 
     #[test]
+    fn facts_of_a_cluster_are_the_only_signals_of_a_rule_without_outcomes() {
+        let rule = |slower: &str, formula: &str, more: &str| {
+            format!(
+                "rule: a\ntitle: b\nclass: control_plane\nplaybook: scheduler_backpressure\nslower: [{slower}]\nsignals:\n  - {{name: s, of: \
+                 cluster_event, is: [{{{formula}}}], unit: s, moved: up, ratio: 2, reason: r}}\n{more}instead: c\nconfirm: d\nneeds: e\n"
+            )
+        };
+        let pods = "metric: count, event: {object_kind: Pod}";
+        assert_eq!(parse_rules("r.yaml", &rule("none", pods, "")).expect("a rule").len(), 1);
+        let host = "supports: [{name: h, of: host, is: [{metric: m}], unit: s, moved: up, ratio: 2, reason: r}]\n";
+        let zero = "metric: after_creation_ns, event: {object_kind: Pod}, zero_beside: {object_kind: Pod}";
+        for (text, why) in [
+            (rule("any", pods, ""), "which has no outcome: `slower` is `[none]`"),
+            (rule("none", pods, host), "a rule has one or the other"),
+            (rule("none", "metric: count", ""), "signal `s`: it needs an `event`"),
+            (rule("none", "metric: wait, event: {object_kind: Pod}", ""), "its metric is `count` or `after_creation_ns`"),
+            (rule("none", zero, ""), "`zero_beside` is of a `count`"),
+            (rule("none", "metric: count, over: m, event: {object_kind: Pod}", ""), "is taken as it is"),
+            (rule("none", "metric: count, event: {kind: Pod}", ""), "unknown field `kind`"),
+        ] {
+            let found = parse_rules("r.yaml", &text).expect_err("refused").to_string();
+            assert!(found.contains(why), "{found}");
+        }
+    }
+
+    #[test]
     fn a_rule_that_makes_no_sense_is_refused_by_its_place() {
         let rule = |signal: &str| {
             format!(
@@ -416,6 +533,10 @@ mod tests {
             (rule(&signal(", ratio: 2")).replace("title: b", "title: ''"), "a text is empty"),
             (format!("{0}---\n{0}", rule(&signal(", ratio: 2"))), "rule 2 of `r.yaml`: its name is taken"),
             ("a: [".to_owned(), "`r.yaml` cannot be read: "),
+            (
+                rule(&signal(", ratio: 2").replace("metric: m", "metric: m, event: {object_kind: Pod}")),
+                "are of a `cluster_event`",
+            ),
         ] {
             let found = refused(&text);
             assert!(found.contains(why), "{found}");

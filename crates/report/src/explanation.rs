@@ -243,6 +243,9 @@ fn finding_lines(finding: &Finding) -> Vec<Line> {
     let line = |label, text: &str| Line { label, text: text.to_owned() };
     let mut lines = vec![line("rule", &format!("{} ({})", finding.rule, finding.class.words()))];
     lines.extend(finding.seen.iter().map(|seen| line(if seen.needed { "seen" } else { "with it" }, &seen_text(seen))));
+    // The cluster repeats its message about an object for each condition that leads to the next.
+    let messages: BTreeSet<&str> = finding.seen.iter().filter_map(|seen| seen.message.as_deref()).collect();
+    lines.extend(messages.into_iter().map(|message| line("message", &clean(message))));
     let at = match finding.points.as_slice() {
         [_] => format!("{} at {}", finding.case, finding.point),
         points => format!("{} at {}; most evidence at {}", finding.case, points.join(", "), finding.point),
@@ -278,7 +281,7 @@ fn change(change: &Change) -> String {
 
 #[cfg(test)]
 mod tests {
-    use assay_diagnosis::{Better, Outcome, Pair, Window, explain, rules};
+    use assay_diagnosis::{Better, Outcome, Pair, Subject, Window, explain, rules};
 
     use super::*;
     use crate::run::fixture;
@@ -298,7 +301,7 @@ mod tests {
             point: format!("concurrency-{point}"),
             baseline: windows(100.0),
             candidate: windows(200.0),
-            has_endpoint: true,
+            subject: Subject::Requests,
             known_worse: std::collections::BTreeSet::new(),
         });
         let explanation = explain(rules(), &pairs.collect::<Vec<_>>());

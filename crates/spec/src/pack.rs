@@ -25,9 +25,10 @@ const MAX_QUERIES: usize = 200;
 const MAX_LABELS: usize = 8;
 
 /// The packs of Assay: name and text.
-const BUILT_IN: [(&str, &str); 10] = [
+const BUILT_IN: [(&str, &str); 12] = [
     ("cadvisor", include_str!("../../../packs/cadvisor.yaml")),
     ("dcgm", include_str!("../../../packs/dcgm.yaml")),
+    ("dynamo", include_str!("../../../packs/dynamo.yaml")),
     ("kube-state-metrics", include_str!("../../../packs/kube-state-metrics.yaml")),
     ("kueue", include_str!("../../../packs/kueue.yaml")),
     ("node", include_str!("../../../packs/node.yaml")),
@@ -35,6 +36,7 @@ const BUILT_IN: [(&str, &str); 10] = [
     ("ping", include_str!("../../../packs/ping.yaml")),
     ("sglang", include_str!("../../../packs/sglang.yaml")),
     ("tgi", include_str!("../../../packs/tgi.yaml")),
+    ("triton", include_str!("../../../packs/triton.yaml")),
     ("vllm", include_str!("../../../packs/vllm.yaml")),
 ];
 

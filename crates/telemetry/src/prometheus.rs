@@ -9,6 +9,7 @@
 
 mod clock;
 mod findings;
+mod gpus;
 mod line;
 mod request;
 mod response;
@@ -16,6 +17,7 @@ mod rows;
 mod series;
 
 pub use clock::ClockOffset;
+pub use gpus::{LabelledGpu, labelled_gpus};
 pub use line::{QueryLine, QueryOf, Request};
 pub use request::{PRESENCE_RANGE, clock_url, presence_query, query_url, samples_query};
 pub use response::{SampledSeries, SeriesResponse, parse_series, parse_time, read_body};

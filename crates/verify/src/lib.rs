@@ -52,7 +52,7 @@ pub use tombstones::{
 };
 pub use walk::{Chain, Head, head_of_folder, head_of_run, load, load_alone, walk};
 pub use warehouse::{fetched_from, verify_snapshot};
-pub use windows::{CaseWindows, NamedSide, Paired, pair, pair_sides, read_windows, why_worse, workload_of};
+pub use windows::{CaseWindows, NamedSide, Paired, pair, pair_sides, read_cluster_objects, read_windows, why_worse, workload_of};
 
 /// The result of a check.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

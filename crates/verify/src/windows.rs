@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_diagnosis::{Better, Explanation, Outcome, Pair, Reading, Series, Window, explain, rules};
+use assay_diagnosis::{Better, ClusterEvent, Explanation, Outcome, Pair, Reading, Series, Subject, Window, explain, rules};
 use assay_manifest::{CaseId, Name, Plan, Side, Summary, WorkloadType};
 use assay_report::{Explained, WhyWorse};
 use assay_warehouse::{Row, TELEMETRY_SLICE_FACT, Value};
@@ -15,6 +15,9 @@ use crate::outcomes::Tables;
 
 /// The tables that an explanation is made from.
 const TABLES: [&str; 3] = ["attempt_fact", "outcome_fact", "telemetry_slice_fact"];
+
+/// The tables that hold the facts of a cluster.
+const CLUSTER_TABLES: [&str; 2] = ["cluster_event_fact", "cluster_pod_fact"];
 
 /// The attempts of a case at a point.
 #[derive(Clone, Debug)]
@@ -171,6 +174,55 @@ fn reading(row: &Row) -> Option<Reading> {
     })
 }
 
+/// Reads the facts that a cluster reported about a run's objects, one window an object, in the order of kinds and UIDs. The pods of a Job are one
+/// object: they were created together, and what one of them waited for the others waited for. A node is no object of a run. Empty if the run was
+/// in no cluster.
+///
+/// # Errors
+/// Fails if a curated file is absent or is not that of the Summary.
+pub fn read_cluster_objects(blobs: &dyn Blobs, summary: &Summary) -> Result<Vec<Window>> {
+    let files = summary.files.iter().filter(|file| CLUSTER_TABLES.contains(&file.table.as_str()));
+    Ok(cluster_objects(&read_tables(blobs, files)?))
+}
+
+fn cluster_objects(tables: &Tables) -> Vec<Window> {
+    let rows = |table: &str| tables.get(table).map_or(&[][..], Vec::as_slice);
+    let pods: BTreeMap<&str, &Row> =
+        rows("cluster_pod_fact").iter().filter_map(|row| Some((row.text("pod_uid")?, row))).collect();
+    let mut objects: BTreeMap<(&str, &str), Window> = BTreeMap::new();
+    for row in rows("cluster_event_fact") {
+        let Some(object) = row.text("object_kind").zip(row.text("object_uid")).filter(|(kind, _)| *kind != "Node") else {
+            continue;
+        };
+        let pod = pods.get(object.1).copied().filter(|_| object.0 == "Pod");
+        let unit = pod.and_then(|pod| pod.text("job_uid")).unwrap_or(object.1);
+        objects.entry((object.0, unit)).or_default().events.push(cluster_event(row, object, pod));
+    }
+    objects.into_values().collect()
+}
+
+/// Reads a fact about an object. The API server's events do not state when a pod was created, which its own row does.
+fn cluster_event(row: &Row, (kind, uid): (&str, &str), pod: Option<&Row>) -> ClusterEvent {
+    let text = |column: &str| row.text(column).map(str::to_owned);
+    let count = |column: &str| whole(row, column).and_then(|value| u64::try_from(value).ok());
+    let since_pod = || {
+        let (created, last) = (whole(pod?, "created_unix_ns")?, whole(row, "last_unix_ns")?);
+        u64::try_from(last.checked_sub(created)?).ok()
+    };
+    ClusterEvent {
+        object_kind: kind.to_owned(),
+        object: text("object_name").unwrap_or_else(|| uid.to_owned()),
+        stage: pod.and_then(|pod| pod.text("stage")).map(str::to_owned),
+        queue: text("queue"),
+        event_type: text("event_type"),
+        status: text("status"),
+        reason: text("reason"),
+        count: count("count"),
+        after_creation_ns: count("after_creation_ns").or_else(since_pod),
+        message: text("message"),
+    }
+}
+
 /// The most rows of telemetry that a report is made from, some two hundred megabytes.
 const MAX_ROWS: u64 = 200_000;
 
@@ -215,6 +267,13 @@ pub struct Paired {
 }
 
 impl Paired {
+    /// Adds the objects that the clusters of two runs reported, baseline first. The sides of one run have theirs in common, and nothing to compare.
+    #[must_use]
+    pub fn with_cluster_objects(mut self, [baseline, candidate]: [Vec<Window>; 2]) -> Self {
+        self.pairs.push(Pair::of_cluster_objects(baseline, candidate));
+        self
+    }
+
     /// Explains why the candidate is worse, by the rules of this version.
     pub fn explain(self) -> Explained {
         let Self { sides, pairs, left_out } = self;
@@ -257,7 +316,7 @@ pub fn pair(sides: [NamedSide; 2], is_of: impl Fn(&CaseWindows, &CaseWindows) ->
                 point: now.point.clone(),
                 baseline: before.windows.clone(),
                 candidate: now.windows.clone(),
-                has_endpoint: now.has_endpoint,
+                subject: if now.has_endpoint { Subject::Requests } else { Subject::Command },
                 known_worse: BTreeSet::new(),
             }),
         }
@@ -265,4 +324,60 @@ pub fn pair(sides: [NamedSide; 2], is_of: impl Fn(&CaseWindows, &CaseWindows) ->
     let gone = baseline.windows.iter().filter(|before| !candidate.windows.iter().any(|now| is_same(before, now)));
     left_out.extend(gone.map(|before| format!("{} at {}: `{}` has no such point", before.case, before.point, candidate.name)));
     Paired { sides: [baseline.name, candidate.name], pairs, left_out }
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_warehouse::{CLUSTER_EVENT_FACT, CLUSTER_POD_FACT, Table};
+
+    use super::*;
+
+    fn row(table: &'static Table, columns: &[(&str, Value)]) -> Row {
+        columns.iter().fold(Row::new(table), |row, (column, value)| row.with(column, value.clone()).expect("a column"))
+    }
+
+    fn text(text: &str) -> Value {
+        Value::Text(text.to_owned())
+    }
+
+    fn instant(seconds: i64) -> Value {
+        Value::Instant(assay_manifest::Instant::from_unix_ns(seconds * 1_000_000_000))
+    }
+
+    fn event(kind: &str, uid: &str, reason: &str, last: i64) -> Row {
+        let columns =
+            [("object_kind", text(kind)), ("object_uid", text(uid)), ("reason", text(reason)), ("last_unix_ns", instant(last))];
+        row(&CLUSTER_EVENT_FACT, &columns)
+    }
+
+    #[test]
+    fn the_pods_of_a_job_are_one_object_and_have_their_stage_and_the_time_since_their_creation() {
+        let pod = |uid: &str| {
+            let columns =
+                [("pod_uid", text(uid)), ("job_uid", text("job")), ("stage", text("execute")), ("created_unix_ns", instant(100))];
+            row(&CLUSTER_POD_FACT, &columns)
+        };
+        let events = vec![
+            event("Pod", "a", "Scheduled", 107),
+            event("Pod", "b", "Scheduled", 109),
+            event("Pod", "of-another-job", "Scheduled", 109),
+            event("Node", "n", "Ready", 1),
+            event("Workload", "job", "Admitted", 90),
+        ];
+        let tables = Tables::from([("cluster_event_fact", events), ("cluster_pod_fact", vec![pod("a"), pod("b")])]);
+        let found: Vec<Vec<_>> = cluster_objects(&tables)
+            .into_iter()
+            .map(|window| window.events.into_iter().map(|event| (event.object, event.stage, event.after_creation_ns)).collect())
+            .collect();
+        let of_load = |name: &str, ns| (name.to_owned(), Some("execute".to_owned()), Some(ns));
+        assert_eq!(
+            found,
+            [
+                vec![of_load("a", 7_000_000_000), of_load("b", 9_000_000_000)],
+                vec![("of-another-job".to_owned(), None, None)],
+                vec![("job".to_owned(), None, None)],
+            ]
+        );
+        assert!(cluster_objects(&Tables::new()).is_empty());
+    }
 }

@@ -1,13 +1,16 @@
 //! The dimension rows of a run: software, hardware, place, workloads and lineage. Hardware and software are those of the target of a
 //! case, and of no other machine: two targets of one run have rows of their own.
 
+mod exported_gpus;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
     CaseId, Control, ControlState, Digest, Environment, FactSource, FrozenWorkload, Host, HostFacts, Name, Plan, PromptSource,
-    ProvisionedTarget, ServingWork, Target, canonical_json,
+    ProvisionedTarget, Reason, ServingWork, Target, canonical_json,
 };
 use assay_stage::Failure;
+use assay_telemetry::prometheus::LabelledGpu;
 use assay_warehouse::{
     ARTIFACT_LINEAGE_DIM, CLUSTER_REGION_DIM, HARDWARE_TOPOLOGY_DIM, ROW_ID, Result as RowResult, Row, SOFTWARE_VERSION_DIM,
     Table, Value, WORKLOAD_DIM,
@@ -15,6 +18,7 @@ use assay_warehouse::{
 use serde::Serialize;
 use serde_json::json;
 
+use crate::dimensions::exported_gpus::{ExportedGpus, Place, contradictions};
 use crate::row_failure;
 use crate::rows::RowContext;
 
@@ -25,6 +29,8 @@ pub(crate) struct Dimensions {
     pub(crate) cluster: String,
     lineage: BTreeMap<Digest, String>,
     files: Vec<(&'static Table, Vec<Row>)>,
+    /// The facts about GPUs that contradict each other, and those that labels could not state.
+    pub(crate) issues: Vec<Reason>,
 }
 
 /// The row ids of a target's dimensions.
@@ -44,8 +50,10 @@ impl Dimensions {
         let (mut software, mut hardware, mut clusters) = (Rows::default(), Rows::default(), Rows::default());
         let cluster = clusters.add(run_cluster(context.environments.first().copied())?);
         let mut targets = BTreeMap::new();
+        let mut issues = Vec::new();
         for name in context.plan.cases.iter().map(|case| &case.target).collect::<BTreeSet<_>>() {
             let target = TargetEvidence::find(context, name);
+            issues.extend(target.gpu_issues(name));
             let keys = TargetKeys {
                 software: software.add(target.software()?),
                 hardware: hardware.add(target.hardware()?),
@@ -62,6 +70,7 @@ impl Dimensions {
         Ok(Self {
             targets,
             cluster,
+            issues,
             lineage: lineage_rows.iter().map(|(digest, row)| (*digest, id(row))).collect(),
             files: vec![
                 (&SOFTWARE_VERSION_DIM, software.into_rows()),
@@ -122,6 +131,8 @@ struct TargetEvidence<'a> {
     provisioned: Option<&'a ProvisionedTarget>,
     environment: Option<&'a Environment>,
     hosts: Vec<&'a Host>,
+    labelled: &'a [LabelledGpu],
+    exported: ExportedGpus,
 }
 
 /// Declared hardware facts that have a column, or that provision has put into the host's facts.
@@ -180,12 +191,35 @@ impl<'a> TargetEvidence<'a> {
         let hosts = provisioned.map_or_else(Vec::new, |(environment, target)| {
             environment.hosts.iter().filter(|host| target.hosts.contains(&host.name)).collect()
         });
+        let provisioned_target = provisioned.map(|(_, target)| target);
+        let pods = provisioned_target.iter().flat_map(|target| &target.pods).map(|pod| pod.uid.as_str()).collect();
+        let place = Place { pods, nodes: hosts.iter().map(|host| host.name.as_str()).collect() };
         Self {
             declared: context.plan.target(name),
-            provisioned: provisioned.map(|(_, target)| target),
+            provisioned: provisioned_target,
             environment: provisioned.map(|(environment, _)| environment),
+            exported: ExportedGpus::read(context.labelled_gpus, &place),
+            labelled: context.labelled_gpus,
             hosts,
         }
+    }
+
+    /// Returns the contradictions between the sources about the target's GPUs, and why labels leave one of their facts open.
+    fn gpu_issues(&self, name: &Name) -> Vec<Reason> {
+        let exported = &self.exported;
+        let by_nodes = self.labelled_gpus().model.zip(exported.model.as_ref()).filter(|(nodes, exported)| nodes != *exported);
+        let by_nodes = by_nodes.map(|(nodes, exported)| {
+            format!("the model is `{nodes}` by the labels of nodes, and `{exported}` by those of series")
+        });
+        let conflicts = exported.conflicts.iter().cloned().chain(contradictions(self.labelled, &self.hosts)).chain(by_nodes);
+        let conflicts: Vec<String> = conflicts.collect();
+        // What the driver on the hosts states is not open.
+        let is_open = !self.hosts.iter().any(|host| host.facts.gpus.value.as_ref().is_some_and(|gpus| !gpus.is_empty()));
+        let unknown: Vec<String> = exported.unknown.iter().filter(|_| is_open).cloned().collect();
+        let issue = |code: &str, of: Vec<String>| {
+            (!of.is_empty()).then(|| Reason::new(code, format!("target `{name}`: {}", of.join("; "))))
+        };
+        [issue("gpu_facts_differ", conflicts), issue("gpu_labels_unjoined", unknown)].into_iter().flatten().collect()
     }
 
     /// Returns a hardware fact that the pipeline declares.
@@ -209,23 +243,30 @@ impl<'a> TargetEvidence<'a> {
             model: self.label(&["nvidia.com/gpu.product", "amd.com/gpu.product-name"]).map(str::to_owned),
             count: whole_number(&["nvidia.com/gpu.count"]).zip(nodes).and_then(|(each, nodes)| each.checked_mul(nodes)),
             memory_bytes: whole_number(&["nvidia.com/gpu.memory"]).and_then(|mebibytes| mebibytes.checked_mul(1 << 20)),
-            is_declared: false,
+            source: GpuSource::NodeLabels,
         }
+    }
+
+    /// Returns the version of the driver on the target's hosts, with its origin; `None` if neither the hosts nor labels state it.
+    fn observed_driver(&self) -> Option<(&str, GpuSource)> {
+        let gpus = self.hosts.iter().filter_map(|host| host.facts.gpus.value.as_deref()).flatten();
+        let of_host = gpus.take(1).next().map(|gpu| (gpu.driver_version.as_str(), GpuSource::Host));
+        let of_nodes = || Some((self.label(&DRIVER_LABELS)?, GpuSource::NodeLabels));
+        let of_series = || Some((self.exported.driver_version.as_deref()?, GpuSource::ExporterLabels));
+        of_host.or_else(of_nodes).or_else(of_series)
     }
 
     /// Returns the versions of the target's software by name. An observed version replaces a declared one. Software of this
     /// machine is the target's only if the target runs here.
-    fn versions(&self) -> BTreeMap<&'a str, &'a str> {
+    fn versions(&self) -> BTreeMap<&str, &str> {
         let declared = self.declared.iter().flat_map(|target| &target.software);
-        let mut versions: BTreeMap<_, _> = declared.map(|(name, version)| (name.as_str(), version.as_str())).collect();
+        let mut versions: BTreeMap<&str, &str> = declared.map(|(name, version)| (name.as_str(), version.as_str())).collect();
         if self.hosts.iter().any(|host| host.facts.kernel.source == FactSource::Observed) {
             let observed = self.environment.iter().flat_map(|environment| &environment.software);
             versions.extend(observed.filter_map(|one| Some((one.name.as_str(), one.version.value.as_deref()?))));
         }
-        let labels = [("driver", &DRIVER_LABELS), ("cuda", &CUDA_LABELS)];
-        versions.extend(labels.iter().filter_map(|(name, labels)| Some((*name, self.label(&labels[..])?))));
-        let gpus = self.hosts.iter().filter_map(|host| host.facts.gpus.value.as_deref()).flatten();
-        versions.extend(gpus.take(1).map(|gpu| ("driver", gpu.driver_version.as_str())));
+        versions.extend(self.label(&CUDA_LABELS).map(|version| ("cuda", version)));
+        versions.extend(self.observed_driver().map(|(version, _)| ("driver", version)));
         let Some(target) = self.provisioned else { return versions };
         versions.extend(target.version.value.as_deref().map(|version| ("server", version)));
         versions.extend(target.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())));
@@ -250,15 +291,20 @@ impl<'a> TargetEvidence<'a> {
         for (column, _) in SOFTWARE_COLUMNS {
             row.set(column, version(column))?;
         }
+        let declared = version("driver_version").map(|_| GpuSource::Declared);
+        let driver_source = self.observed_driver().map(|(_, source)| source).or(declared);
+        row.set("driver_source", driver_source.map(GpuSource::as_str))?;
         row.seal()
     }
 
     fn hardware(&self) -> RowResult<Row> {
         let mut row = Row::new(&HARDWARE_TOPOLOGY_DIM).with("hosts", Value::from_count(self.hosts.len() as u64))?;
         let gpus = self.gpus();
+        let is_known_gpu = gpus.model.is_some() || gpus.count.is_some();
         row.set("gpu_model", gpus.model)?;
         row.set("gpu_count", gpus.count)?;
         row.set("gpu_memory_bytes", gpus.memory_bytes)?;
+        row.set("gpu_source", is_known_gpu.then_some(gpus.source.as_str()))?;
         let mut described = self.hosts.iter().map(|host| host_columns(&host.facts));
         let first = described.next().unwrap_or_default();
         let others: BTreeSet<String> =
@@ -271,7 +317,9 @@ impl<'a> TargetEvidence<'a> {
         let other_facts: BTreeMap<_, _> = declared.filter(|(name, _)| !HARDWARE_FACTS.contains(&name.as_str())).collect();
         row.set("other_hosts", json(&others))?;
         row.set("other_facts", json(&other_facts))?;
-        let is_declared = gpus.is_declared || !other_facts.is_empty() || self.hosts.iter().any(|host| has_declared(&host.facts));
+        let is_declared = gpus.source == GpuSource::Declared
+            || !other_facts.is_empty()
+            || self.hosts.iter().any(|host| has_declared(&host.facts));
         let source = match (is_declared, is_known || gpus.count.is_some()) {
             (true, _) => FactSource::Declared,
             (false, true) => FactSource::Observed,
@@ -280,7 +328,8 @@ impl<'a> TargetEvidence<'a> {
         row.with("facts_source", source.as_str())?.seal()
     }
 
-    /// Returns the target's GPUs: as its hosts see them, otherwise from its pods' limits, the labels of its nodes and the pipeline.
+    /// Returns the target's GPUs: as its hosts see them, otherwise from its pods' limits, the labels of its nodes, those of dcgm-exporter's series
+    /// and the pipeline.
     fn gpus(&self) -> Gpus {
         let observed: Vec<_> = self.hosts.iter().filter_map(|host| host.facts.gpus.value.as_deref()).flatten().collect();
         let limits = self.gpu_limit();
@@ -292,12 +341,20 @@ impl<'a> TargetEvidence<'a> {
                 model: Some(models.into_iter().collect::<Vec<_>>().join(" + ")),
                 count: limits.or(i64::try_from(observed.len()).ok()),
                 memory_bytes: i64::try_from(first.memory_bytes.0).ok(),
-                is_declared: false,
+                source: GpuSource::Host,
             };
         }
         let labelled = self.labelled_gpus();
         if labelled.model.is_some() {
             return Gpus { count: limits.or(labelled.count), ..labelled };
+        }
+        if let Some(model) = &self.exported.model {
+            return Gpus {
+                model: Some(model.clone()),
+                count: limits.or(self.exported.count),
+                memory_bytes: None,
+                source: GpuSource::ExporterLabels,
+            };
         }
         let (model, count) = (declared("gpu_model"), declared("gpu_count").and_then(whole_number));
         let observed_none = self.hosts.iter().any(|host| host.facts.gpus.value.as_ref().is_some_and(Vec::is_empty));
@@ -305,7 +362,7 @@ impl<'a> TargetEvidence<'a> {
             model: model.map(str::to_owned),
             count: limits.or(count).or(observed_none.then_some(0)),
             memory_bytes: declared("gpu_memory_bytes").and_then(whole_number),
-            is_declared: model.is_some() || (limits.is_none() && count.is_some()),
+            source: if model.is_some() || (limits.is_none() && count.is_some()) { GpuSource::Declared } else { GpuSource::Host },
         }
     }
 
@@ -348,7 +405,31 @@ struct Gpus {
     model: Option<String>,
     count: Option<i64>,
     memory_bytes: Option<i64>,
-    is_declared: bool,
+    source: GpuSource,
+}
+
+/// The origin of facts about GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GpuSource {
+    /// The driver on the target's hosts, or the limits of its pods alone.
+    Host,
+    /// The labels of its nodes.
+    NodeLabels,
+    /// The labels of dcgm-exporter's series in a Prometheus.
+    ExporterLabels,
+    /// The pipeline.
+    Declared,
+}
+
+impl GpuSource {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::NodeLabels => "node_labels",
+            Self::ExporterLabels => "exporter_labels",
+            Self::Declared => "declared",
+        }
+    }
 }
 
 /// Returns the number that follows an option in a command, as the next argument or after `=`.

@@ -183,6 +183,7 @@ impl Run {
             environment_manifests: Vec::new(),
             attempts: &self.attempts,
             recordings: &self.recordings,
+            labelled_gpus: &[],
             reduce_binary: digest("binary"),
         }
     }

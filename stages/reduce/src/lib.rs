@@ -56,6 +56,9 @@ impl Stage for Reduce {
         let mut named: Vec<_> = inputs.all::<Environment>().map(|(input, manifest)| (input.manifest, &manifest.body)).collect();
         named.sort_by_key(|(_, environment)| environment.block);
         let (environment_manifests, environments): (Vec<_>, Vec<_>) = named.into_iter().unzip();
+        let list = evidence::read_evidence_list(ctx, collection)?;
+        let attempts = Attempts::load(ctx, plan, collection)?;
+        let labelled_gpus = telemetry::labelled_gpus(ctx, plan, &attempts, &list)?;
         let context = RowContext {
             run_id: ctx.run_id(),
             plan,
@@ -67,19 +70,20 @@ impl Stage for Reduce {
             collection_manifest: collected.manifest,
             environments: &environments,
             environment_manifests,
-            attempts: &Attempts::load(ctx, plan, collection)?,
+            attempts: &attempts,
             recordings: &recordings,
+            labelled_gpus: &labelled_gpus,
             reduce_binary: ctx.binary(),
         };
         let dimensions = Dimensions::from_context(&context)?;
         let PointOutcomes { points, all_loads, file, serving, views, not_finite } = reduce_points(ctx, &context, &dimensions)?;
         let status = status(&points);
-        let list = evidence::read_evidence_list(ctx, collection)?;
         let telemetry = telemetry::write(ctx, &context, &dimensions, &points, &list)?;
         let serving = with_queue_delays(serving, &telemetry.queue_delays)?;
         let cluster = pods::write(ctx, &context, &dimensions, &list)?;
         let attempts = attempts::write(ctx, &context, &dimensions, &points)?;
         let issues = issues(&points, &context).into_iter().chain(not_finite.issue());
+        let issues = issues.chain(dimensions.issues.iter().cloned());
         let issues: Vec<Reason> = issues.chain(telemetry.issues).chain(cluster.issue).collect();
         let evidence = Evidence { plan, environments: &environments, collection, status, points: &points, issues: &issues };
         let publication_safe = assay_claim::shortfalls(Intent::Publication, &evidence).is_empty();

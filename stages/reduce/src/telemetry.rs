@@ -3,22 +3,22 @@
 //! The rows are for finding causes; no published number comes from them.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Read;
 
 use assay_manifest::{
-    Artifact, Block, CuratedFile, Environment, HostRole, Instant, PlannedTrial, PodPlace, PointEnergy, PointSummary, Reason,
-    Recording, Window,
+    Artifact, Block, CuratedFile, Environment, HostRole, Instant, Plan, PlannedTrial, PodPlace, PointEnergy, PointSummary,
+    Reason, Recording, Window,
 };
 use assay_stage::{Context, ErrorCode, Failure};
-use assay_telemetry::prometheus::{AttemptKey, AttemptRows, QueryRows, file_name, source_name};
+use assay_telemetry::prometheus::{AttemptKey, AttemptRows, LabelledGpu, QueryRows, file_name, source_name};
 use assay_telemetry::{AttemptWindow, BlockSource, MetricKind, QueueDelays, ReadError, Scope, Slice, Slices, Source, Statistics};
 use assay_warehouse::{Row, TELEMETRY_SLICE_FACT, Value};
 
 use crate::attempts::{common_value, with_place};
 use crate::dimensions::Dimensions;
 use crate::energy::{AttemptMeters, ReducedEnergy};
-use crate::evidence::ShardAttempt;
+use crate::evidence::{Attempts, ShardAttempt};
 use crate::row_failure;
 use crate::rows::{RowContext, fact};
 
@@ -197,7 +197,7 @@ struct ServerRows<'a> {
 impl<'a> ServerRows<'a> {
     /// Opens the responses among a run's evidence.
     fn new(ctx: &Context, context: &RowContext<'a>, evidence: &[Artifact]) -> Result<Self, Failure> {
-        let trials = trials_by_attempt(context);
+        let trials = trials_by_attempt(context.attempts);
         let windows: BTreeMap<AttemptKey, (Instant, Instant)> =
             trials.iter().map(|(key, (_, window))| (key.clone(), *window)).collect();
         let mut servers = VecDeque::new();
@@ -247,10 +247,28 @@ impl<'a> ServerRows<'a> {
     }
 }
 
+/// Reads the GPUs that each Prometheus of a plan knows, by the labels of their series in the run's attempts, each description once.
+pub(crate) fn labelled_gpus(
+    ctx: &Context,
+    plan: &Plan,
+    attempts: &Attempts,
+    evidence: &[Artifact],
+) -> Result<Vec<LabelledGpu>, Failure> {
+    let attempts: BTreeSet<AttemptKey> = trials_by_attempt(attempts).into_keys().collect();
+    let mut gpus = BTreeSet::new();
+    for (name, source) in plan.prometheus_sources() {
+        let Some(artifact) = evidence.iter().find(|artifact| artifact.name == file_name(name)) else { continue };
+        let file = ctx.materialise(artifact)?.open()?;
+        let found = assay_telemetry::prometheus::labelled_gpus(name, source, &attempts, file);
+        gpus.extend(found.map_err(|error| Failure::from_error(error.code(), &error))?);
+    }
+    Ok(gpus.into_iter().collect())
+}
+
 /// Returns every attempt with its trial and its window.
-fn trials_by_attempt<'a>(context: &RowContext<'a>) -> BTreeMap<AttemptKey, (&'a PlannedTrial, (Instant, Instant))> {
-    let mut all: BTreeMap<AttemptKey, (&'a PlannedTrial, (Instant, Instant))> = BTreeMap::new();
-    for (trial, shards) in &context.attempts.0 {
+fn trials_by_attempt(attempts: &Attempts) -> BTreeMap<AttemptKey, (&PlannedTrial, (Instant, Instant))> {
+    let mut all: BTreeMap<AttemptKey, (&PlannedTrial, (Instant, Instant))> = BTreeMap::new();
+    for (trial, shards) in &attempts.0 {
         for shard in shards {
             let window = (shard.attempt.window.start, shard.attempt.window.end);
             let key =

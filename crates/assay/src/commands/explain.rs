@@ -10,7 +10,7 @@ use assay_report::gate::Why;
 use assay_report::{Explained, shell_word};
 use assay_runs::{RunStore, VerifiedRun};
 use assay_stage::{ErrorCode, Exit, Failure};
-use assay_verify::{CaseWindows, NamedSide, Paired, pair, pair_sides, read_windows, workload_of};
+use assay_verify::{CaseWindows, NamedSide, Paired, pair, pair_sides, read_cluster_objects, read_windows, workload_of};
 use serde_json::json;
 
 use crate::commands::store_options::StoreOptions;
@@ -142,7 +142,9 @@ fn pair_runs(baseline: &VerifiedRun, candidate: &VerifiedRun) -> Result<Paired, 
     let side = |run: &VerifiedRun| -> Result<NamedSide, Failure> {
         Ok(NamedSide { name: run.chain.run_id.to_string(), windows: windows(run)? })
     };
-    something_in_common(pair([side(baseline)?, side(candidate)?], |one, other| one.case == other.case))
+    let objects = |run: &VerifiedRun| -> Result<_, Failure> { Ok(read_cluster_objects(run.blobs.as_ref(), run.summary()?)?) };
+    let paired = something_in_common(pair([side(baseline)?, side(candidate)?], |one, other| one.case == other.case))?;
+    Ok(paired.with_cluster_objects([objects(baseline)?, objects(candidate)?]))
 }
 
 /// Pairs the points of both sides of a run's own comparison.

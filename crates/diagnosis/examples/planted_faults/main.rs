@@ -15,6 +15,8 @@
 //! **What is scripted.** The path between client and server and the client's own delays are added to the records. The counters of machines, GPUs,
 //! containers and queues are drawn around the state that noise and faults give them, and written in the formats of the recorder, node_exporter, dcgm-exporter,
 //! cAdvisor and Kueue. Jobs that wait for admission are a list of waits, without an engine.
+//!
+//! **Waits of a run's own objects** ([`scheduler`]) are those of a queue in virtual time, which the rules read from the facts that a cluster reports.
 
 mod conditions;
 mod exporters;
@@ -24,6 +26,7 @@ mod outcomes;
 mod random;
 mod recording;
 mod report;
+mod scheduler;
 mod score;
 mod telemetry;
 mod trial;
@@ -37,6 +40,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::fault::Fault;
 use crate::random::Draws;
+use crate::scheduler::Waiting;
 use crate::score::{Scored, SeedSet, record};
 
 /// The threads that recordings are computed on.
@@ -49,6 +53,7 @@ struct Arguments {
     clean: u32,
     pairs: u32,
     faults: Vec<Fault>,
+    waits: Vec<Waiting>,
 }
 
 /// One recording to compute.
@@ -76,18 +81,23 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
     let number = |place: usize, default: u32| {
         words.get(place).map_or(Ok(default), |word| word.parse().map_err(|_| format!("`{word}` is no number of recordings")))
     };
-    let named = |word: &String| {
-        let found = Fault::ALL.into_iter().filter(|fault| fault.description().rule == word).collect::<Vec<_>>();
-        if found.is_empty() { Err(format!("no fault is planted for the rule `{word}`")) } else { Ok(found) }
+    let chosen = words.get(4..).unwrap_or_default();
+    let is_chosen = |rule: &str| chosen.is_empty() || chosen.iter().any(|word| word == rule);
+    let faults: Vec<Fault> = Fault::ALL.into_iter().filter(|fault| is_chosen(fault.description().rule)).collect();
+    let waits: Vec<Waiting> = Waiting::ALL.into_iter().filter(|waiting| is_chosen(waiting.description().1)).collect();
+    let planted = |word: &&String| {
+        faults.iter().any(|fault| fault.description().rule == **word)
+            || waits.iter().any(|waiting| waiting.description().1 == **word)
     };
-    let chosen: Vec<Vec<Fault>> = words.iter().skip(4).map(named).collect::<Result<_, _>>()?;
-    let faults = if chosen.is_empty() { Fault::ALL.to_vec() } else { chosen.concat() };
-    Ok(Arguments { set, seeds: number(1, 20)?, clean: number(2, 200)?, pairs: number(3, 100)?, faults })
+    match chosen.iter().find(|word| !planted(word)) {
+        Some(word) => Err(format!("no fault is planted for the rule `{word}`")),
+        None => Ok(Arguments { set, seeds: number(1, 20)?, clean: number(2, 200)?, pairs: number(3, 100)?, faults, waits }),
+    }
 }
 
 /// Computes all recordings and writes their tables.
 fn tables(arguments: &Arguments) -> String {
-    let Arguments { set, seeds, clean, pairs, faults } = arguments;
+    let Arguments { set, seeds, clean, pairs, faults, waits } = arguments;
     let single = faults
         .iter()
         .flat_map(|fault| (0..*seeds).map(move |number| Job { kind: format!("{fault:?}"), number, faults: vec![*fault] }));
@@ -97,12 +107,14 @@ fn tables(arguments: &Arguments) -> String {
     let scored = compute(*set, &jobs);
     let of = |count: usize| scored.iter().filter(move |scored| scored.faults.len() == count).cloned().collect::<Vec<Scored>>();
     format!(
-        "Seeds: {}. {} trials of 20 s a side, {seeds} recordings of each fault.\n\n### One fault\n\n{}\n### No fault\n\n{}\n### Two faults\n\n{}",
+        "Seeds: {}. {} trials of 20 s a side, {seeds} recordings of each fault.\n\n### One fault\n\n{}\n### No fault\n\n{}\n### Two faults\n\n{}\n\
+         ### Waits of a run's own objects\n\n{}",
         set.name(),
         recording::TRIALS,
         report::of_faults(&of(1)),
         report::of_clean(&of(0)),
         report::of_pairs(&of(2)),
+        scheduler::table(*set, waits),
     )
 }
 

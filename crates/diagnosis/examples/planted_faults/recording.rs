@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_diagnosis::{Better, Outcome, Pair, Window};
+use assay_diagnosis::{Better, Outcome, Pair, Subject, Window};
 use assay_simulator::{BatchingConfig, CoTenant, EngineConfig, Latency, Profile, Seed, SlowRequests};
 
 use crate::conditions::{Admission, Client, Conditions, Container, Deployment, Gpu, Machine, Path, Slowdown};
@@ -179,7 +179,7 @@ impl Setup {
             point: point.name.clone(),
             baseline: (0..TRIALS).map(|index| self.window(point, 0, index)).collect(),
             candidate: (0..TRIALS).map(|index| self.window(point, 1, index)).collect(),
-            has_endpoint: true,
+            subject: Subject::Requests,
             known_worse: BTreeSet::new(),
         };
         self.points.iter().map(pair).collect()
@@ -199,7 +199,7 @@ impl Setup {
             target: (!self.has_jobs).then_some(self.targets[side]),
             draws: &Draws::new(&self.seed, &purpose("telemetry")),
         };
-        Window { outcomes, readings: recorder.readings(&trial, &jobs) }
+        Window { outcomes, readings: recorder.readings(&trial, &jobs), ..Window::default() }
     }
 
     /// Returns the beginning of the source that sees a fault: see [`Fault::place`].

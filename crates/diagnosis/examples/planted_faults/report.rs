@@ -78,7 +78,7 @@ fn row(fault: Fault, all: &[&Scored], sums: &mut Sums) -> String {
 }
 
 /// Counts texts, the most frequent first.
-fn listed<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn listed<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     texts.for_each(|text| *counts.entry(text).or_default() += 1);
     let mut counts: Vec<_> = counts.into_iter().collect();
@@ -145,7 +145,7 @@ pub(crate) fn of_pairs(all: &[Scored]) -> String {
 }
 
 /// Writes a count with the bounds of its share.
-fn share(count: usize, of: usize) -> String {
+pub(crate) fn share(count: usize, of: usize) -> String {
     let [low, high] = bounds(count, of);
     format!("{count} of {of} ({:.0} to {:.0} %)", 100.0 * low, 100.0 * high)
 }

@@ -1,8 +1,9 @@
-use assay_diagnosis::{explain, rules};
+use assay_diagnosis::{Conclusion, explain, rules};
 
 use crate::fault::Fault;
 use crate::recording::{LEAST_CHANGE, Setup};
 use crate::report::bounds;
+use crate::scheduler::{self, Use, Waiting};
 use crate::score::{SeedSet, record};
 
 fn setup(fault: Fault, number: u32) -> Setup {
@@ -55,5 +56,25 @@ fn bounds_are_those_of_clopper_and_pearson() {
             found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-5),
             "{count} of {of}: {found:?}"
         );
+    }
+}
+
+#[test]
+fn a_planted_wait_is_found_first_and_a_cluster_with_room_has_hardly_any() {
+    for waiting in Waiting::ALL {
+        let record = |of: Use, number: &u32| scheduler::record(SeedSet::Development, waiting, of, *number, true);
+        assert!((0..10).filter(|number| record(Use::Overloaded, number).rank() == Some(0)).count() >= 8, "{waiting:?}");
+        // Some 5 of 2,000 have one.
+        let clean = (0..10).filter(|number| !record(Use::WithRoom, number).explanation.findings.is_empty()).count();
+        assert!(clean <= 1, "{waiting:?}: {clean}");
+    }
+}
+
+#[test]
+fn a_wait_beside_a_run_without_facts_could_not_be_checked() {
+    for waiting in Waiting::ALL {
+        let scored = scheduler::record(SeedSet::Development, waiting, Use::Overloaded, 0, false);
+        assert_eq!((scored.is_judged(), scored.explanation.findings.len()), (false, 0), "{waiting:?}");
+        assert_eq!(scored.explanation.conclusion, Conclusion::CannotTell);
     }
 }

@@ -525,11 +525,11 @@ fn telemetry_comes_from_exporters_and_prometheus_servers() {
     assert!(read.insecure_skip_tls_verify && read.headers.contains_key("authorization"));
     assert_snapshot!(refused("{name: q, prometheus: 'http://q:9090', pack: dgcm}"), @r"
     error: Assay has no query pack `dgcm`
-    hint: did you mean `dcgm`? the packs are `cadvisor`, `dcgm`, `kube-state-metrics`, `kueue`, `node`, `node-problem-detector`, `ping`, `sglang`, `tgi`, `vllm`; a file of your own belongs in `queries`
+    hint: did you mean `dcgm`? the packs are `cadvisor`, `dcgm`, `dynamo`, `kube-state-metrics`, `kueue`, `node`, `node-problem-detector`, `ping`, `sglang`, `tgi`, `triton`, `vllm`; a file of your own belongs in `queries`
     ");
     assert_snapshot!(refused("{name: q, prometheus: 'http://q:9090/?a=b', match: {a: b}}"), @r"
     error: `spec.telemetry[0]` asks its Prometheus for nothing
-    hint: name a `pack` (`cadvisor`, `dcgm`, `kube-state-metrics`, `kueue`, `node`, `node-problem-detector`, `ping`, `sglang`, `tgi`, `vllm`), or `queries` with files of your own
+    hint: name a `pack` (`cadvisor`, `dcgm`, `dynamo`, `kube-state-metrics`, `kueue`, `node`, `node-problem-detector`, `ping`, `sglang`, `tgi`, `triton`, `vllm`), or `queries` with files of your own
     error: `spec.telemetry[0].prometheus` has a query, and paths are added to it
     hint: remove the `?` and what follows it
     ");

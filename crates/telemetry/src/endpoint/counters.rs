@@ -28,9 +28,9 @@ impl CountedQuantity {
     }
 }
 
-/// The counters of known servers: vLLM (and the simulator), SGLang, TGI, llama.cpp. If a response has several that count the
+/// The counters of known servers: vLLM (and the simulator), SGLang, TGI, llama.cpp, the frontend of Dynamo. If a response has several that count the
 /// same, the first of the list is used.
-const KNOWN_COUNTERS: [(CountedQuantity, &str); 11] = [
+const KNOWN_COUNTERS: [(CountedQuantity, &str); 14] = [
     (CountedQuantity::Requests, "vllm:request_success_total"),
     (CountedQuantity::InputTokens, "vllm:prompt_tokens_total"),
     (CountedQuantity::OutputTokens, "vllm:generation_tokens_total"),
@@ -42,6 +42,9 @@ const KNOWN_COUNTERS: [(CountedQuantity, &str); 11] = [
     (CountedQuantity::OutputTokens, "tgi_request_generated_tokens_sum"),
     (CountedQuantity::InputTokens, "llamacpp:prompt_tokens_total"),
     (CountedQuantity::OutputTokens, "llamacpp:tokens_predicted_total"),
+    (CountedQuantity::Requests, "dynamo_frontend_requests_total"),
+    (CountedQuantity::InputTokens, "dynamo_frontend_input_sequence_tokens_sum"),
+    (CountedQuantity::OutputTokens, "dynamo_frontend_output_sequence_tokens_sum"),
 ];
 
 /// The state of one counter, summed over its labels: reasons to finish, engines, models.

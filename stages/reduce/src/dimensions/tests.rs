@@ -67,10 +67,14 @@ fn with_targets(targets: &[Json]) -> Plan {
 }
 
 fn dimensions(plan: &Plan, environments: &[&Environment]) -> Dimensions {
+    dimensions_with(plan, environments, &[])
+}
+
+fn dimensions_with(plan: &Plan, environments: &[&Environment], labelled_gpus: &[LabelledGpu]) -> Dimensions {
     let run = run(&[&[printed(json!({"rate": 1}))]]);
     let signers = vec![(Kind::Plan, digest("key"))];
     let environment_manifests = vec![digest("environment")];
-    Dimensions::from_context(&RowContext { plan, signers, environments, environment_manifests, ..run.context() })
+    Dimensions::from_context(&RowContext { plan, signers, environments, environment_manifests, labelled_gpus, ..run.context() })
         .expect("dimensions")
 }
 
@@ -274,4 +278,63 @@ fn every_column_of_a_dimension_has_a_writer() {
     for (table, rows) in dimensions(&plan, &[&environment]).into_files() {
         assert_filled(table, &rows, &[]);
     }
+}
+
+/// The fixture's target runs as a pod on a node whose driver nobody read; dcgm-exporter labels its GPUs.
+fn on_node(hosts: &[Json]) -> Environment {
+    let mut target = provisioned("t", &["node-1"], None);
+    target["pods"] = json!([{"name": "p", "uid": "p-uid", "node": "node-1", "ready": true, "containers": []}]);
+    environment(&[target], hosts)
+}
+
+fn labelled(uuid: &str, pod: Option<&str>, model: &str, driver: &str) -> LabelledGpu {
+    LabelledGpu {
+        uuid: uuid.to_owned(),
+        node_name: Some("node-1".to_owned()),
+        pod_uid: pod.map(str::to_owned),
+        model: Some(model.to_owned()),
+        driver_version: Some(driver.to_owned()),
+    }
+}
+
+/// The model, the number and the driver of the fixture's GPUs with their origins, and the issues.
+fn gpu_facts(plan: &Plan, environment: &Environment, labels: &[LabelledGpu]) -> String {
+    let dimensions = dimensions_with(plan, &[environment], labels);
+    let issues: Vec<String> = dimensions.issues.iter().map(|issue| format!("{}: {}", issue.code, issue.detail)).collect();
+    let files = dimensions.into_files();
+    let of = |table: &Table, column: &str| {
+        let rows = files.iter().find(|(other, _)| other.name == table.name).map(|(_, rows)| rows).expect("rows");
+        match rows[0].get(column) {
+            Some(Value::Int(count)) => count.to_string(),
+            _ => rows[0].text(column).unwrap_or("-").to_owned(),
+        }
+    };
+    let hardware = ["gpu_model", "gpu_count", "gpu_source"].map(|column| of(&HARDWARE_TOPOLOGY_DIM, column));
+    let software = ["driver_version", "driver_source"].map(|column| of(&SOFTWARE_VERSION_DIM, column));
+    [hardware.join(", "), software.join(", ")].into_iter().chain(issues).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn labels_of_an_exporter_state_what_the_hosts_do_not() {
+    let unseen = on_node(&[host("node-1", 0, "", &json!({}))]);
+    let labels = [labelled("a", Some("p-uid"), "NVIDIA H200", "570"), labelled("b", Some("of-others"), "Tesla T4", "570")];
+    let declared = declared(&json!({"hardware": {"gpu_model": "a guess", "gpu_count": "8"}, "software": {"driver": "a guess"}}));
+    insta::assert_snapshot!(gpu_facts(&declared, &unseen, &labels), @"NVIDIA H200, 1, exporter_labels; 570, exporter_labels");
+    insta::assert_snapshot!(gpu_facts(&declared, &unseen, &[]), @"a guess, 8, declared; a guess, declared");
+    insta::assert_snapshot!(
+        gpu_facts(&plan(1), &unseen, &[labelled("a", None, "NVIDIA H200", "570"), labelled("b", None, "Tesla T4", "570")]),
+        @"-, -, -; 570, exporter_labels; gpu_labels_unjoined: target `t`: its nodes have GPUs of several models, and no series has the UID of one of its pods"
+    );
+}
+
+#[test]
+fn the_driver_of_the_host_stands_and_labels_that_contradict_it_are_named() {
+    let seen = on_node(&[host("node-1", 1, "NVIDIA H200", &json!({}))]);
+    let same = labelled("GPU-node-1-0", Some("p-uid"), "NVIDIA H200", "570.86");
+    insta::assert_snapshot!(gpu_facts(&plan(1), &seen, &[same]), @"NVIDIA H200, 1, host; 570.86, host");
+    let other = labelled("GPU-node-1-0", Some("p-uid"), "NVIDIA H100", "580");
+    insta::assert_snapshot!(
+        gpu_facts(&plan(1), &seen, &[other]),
+        @"NVIDIA H200, 1, host; 570.86, host; gpu_facts_differ: target `t`: the driver of the GPU `GPU-node-1-0` is `570.86` by the driver on its host, and `580` in labels; the model of the GPU `GPU-node-1-0` is `NVIDIA H200` by the driver on its host, and `NVIDIA H100` in labels"
+    );
 }

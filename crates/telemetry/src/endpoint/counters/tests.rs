@@ -48,6 +48,19 @@ fn the_counters_of_other_servers_are_known() {
         [("tgi_request_success", 5.0), ("tgi_request_input_length_sum", 444.0), ("tgi_request_generated_tokens_sum", 333.0)];
     assert_eq!(found(tgi), expected);
     assert_eq!(found("llamacpp:tokens_predicted_total 12\n"), [("llamacpp:tokens_predicted_total", 12.0)]);
+    // By the documentation of Dynamo (commit 0b71cf84), and no real server.
+    let dynamo = concat!(
+        "# TYPE dynamo_frontend_requests_total counter\n",
+        "dynamo_frontend_requests_total{endpoint=\"chat_completions\",model=\"m\",request_type=\"stream\",status=\"success\"} 42\n",
+        "dynamo_frontend_inflight_requests{model=\"m\"} 12\n",
+        "# TYPE dynamo_frontend_input_sequence_tokens histogram\n",
+        "dynamo_frontend_input_sequence_tokens_bucket{model=\"m\",le=\"+Inf\"} 42\n",
+        "dynamo_frontend_input_sequence_tokens_sum{model=\"m\"} 20000\n",
+        "dynamo_frontend_output_sequence_tokens_sum{model=\"m\"} 4500\n",
+    );
+    assert_eq!(found(dynamo).iter().map(|(_, value)| *value).collect::<Vec<_>>(), [42.0, 20_000.0, 4500.0]);
+    // Triton counts each model of an ensemble: their sum is no number of requests.
+    assert_eq!(found("nv_inference_request_success{model=\"m\",version=\"1\"} 161\n"), []);
     assert_eq!(found("http_requests_total 12\n"), []);
     assert_eq!(found("<html>502 Bad Gateway</html>"), []);
 }
