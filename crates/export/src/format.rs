@@ -47,7 +47,15 @@ impl ExportFormat {
     pub fn left_out(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         self.fields.iter().filter_map(|field| match field.content {
             Content::LeftOut(why) => Some((field.field, why)),
-            Content::Same(_) | Content::Differs(..) => None,
+            Content::Same(_) | Content::Differs(..) | Content::Empty(..) => None,
+        })
+    }
+
+    /// Returns the fields that are there without content, with the reasons.
+    pub fn empty(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.fields.iter().filter_map(|field| match field.content {
+            Content::Empty(_, why) => Some((field.field, why)),
+            Content::Same(_) | Content::Differs(..) | Content::LeftOut(_) => None,
         })
     }
 
@@ -55,7 +63,7 @@ impl ExportFormat {
     pub fn differing(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         self.fields.iter().filter_map(|field| match field.content {
             Content::Differs(_, how) => Some((field.field, how)),
-            Content::Same(_) | Content::LeftOut(_) => None,
+            Content::Same(_) | Content::Empty(..) | Content::LeftOut(_) => None,
         })
     }
 }
@@ -87,6 +95,8 @@ pub enum Content {
     Same(&'static str),
     /// It is written from this, which differs from the tool in this way.
     Differs(&'static str, &'static str),
+    /// It has no content but this, such as `null`, for this reason: the tool refuses a file without the field.
+    Empty(&'static str, &'static str),
     /// It is left out, for this reason.
     LeftOut(&'static str),
 }
@@ -99,6 +109,11 @@ pub(crate) const fn same(field: &'static str, from: &'static str) -> ExportField
 /// Returns a field that is written with a difference.
 pub(crate) const fn differs(field: &'static str, from: &'static str, how: &'static str) -> ExportField {
     ExportField { field, content: Content::Differs(from, how) }
+}
+
+/// Returns a field that the tool demands and that has no content but this.
+pub(crate) const fn empty(field: &'static str, content: &'static str, why: &'static str) -> ExportField {
+    ExportField { field, content: Content::Empty(content, why) }
 }
 
 /// Returns a field that is left out.

@@ -39,11 +39,6 @@ impl<'a> Measured<'a> {
         Self { ok, not_ok, due: requests.len(), has_all_chunks }
     }
 
-    /// Returns the requests that failed; those that the client cancelled as planned did not.
-    pub(crate) fn failed(&self) -> usize {
-        self.due - self.ok.len() - self.cancelled()
-    }
-
     /// Returns the requests that were sent and failed.
     pub(crate) fn sent_and_failed(&self) -> impl Iterator<Item = &Sent<'a>> {
         self.not_ok.iter().filter(|sent| sent.record.outcome != Outcome::Cancelled)

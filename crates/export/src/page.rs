@@ -9,7 +9,7 @@ use crate::registry::EXPORT_FORMATS;
 pub fn exports_page() -> String {
     let mut page = "# Formats of `assay export`\n\nWritten from the tables in `crates/export`; do not edit. How to export: \
                     [Exports](../exports.md).\n\nA field is written if Assay has it by the definition of the tool. The column *difference* says how a field that is written differs from \
-                    what the tool writes; a field that is left out has a reason.\n\n| format | tool | version | loads | needs |\n| --- | --- | --- | --- | --- |\n"
+                    what the tool writes, or why it is empty; a field that is left out has a reason.\n\n| format | tool | version | loads | needs |\n| --- | --- | --- | --- | --- |\n"
         .to_owned();
     for format in EXPORT_FORMATS {
         let needs = match format.needs {
@@ -35,7 +35,7 @@ fn add_format(page: &mut String, format: &ExportFormat) {
     for field in format.fields {
         let (content, difference) = match field.content {
             Content::Same(from) => (from, ""),
-            Content::Differs(from, how) => (from, how),
+            Content::Differs(from, how) | Content::Empty(from, how) => (from, how),
             Content::LeftOut(_) => continue,
         };
         let _ = writeln!(page, "| `{}` | {content} | {difference} |", field.field);

@@ -377,7 +377,7 @@ fn requests_are_read_back_bit_for_bit() {
 fn failed_requests_are_counted_and_have_no_latency() {
     let run = serving_run();
     let second = json(&export("vllm", &run), "concurrency-2-trial-2.json");
-    assert_eq!((&second["completed"], &second["failed"], &second["num_prompts"]), (&2.into(), &3.into(), &6.into()));
+    assert_eq!((&second["completed"], &second["failed"], &second["num_prompts"]), (&2.into(), &4.into(), &6.into()));
     assert_eq!(second["errors"], serde_json::json!(["", "http_error", "cancelled", "connect_error", ""]));
     assert_eq!(second["ttfts"], serde_json::json!([0.01, 0.0, 0.0, 0.0, 0.03]));
     let summary = json(&export("aiperf", &run), "concurrency-2-trial-2/profile_export_aiperf.json");

@@ -76,10 +76,61 @@ pub(crate) struct Rule {
     pub(crate) becomes: &'static str,
     /// Maps its value.
     apply: fn(&str, &Value, &mut Mapping<'_>),
+    /// The paths of the members inside of its value that are read. Any other member gets a row of its own.
+    members: &'static [&'static str],
 }
 
+/// The members of a value that is copied as it is.
+pub(crate) const WHOLE: &[&str] = &["**"];
+/// The reason why a member inside of a value is ignored.
+const NOT_READ: &str = "Assay does not read this member, and its value is not copied";
+/// The most such members of a field that are named.
+const MAX_UNREAD: usize = 100;
+
 pub(crate) const fn rule(path: &'static str, becomes: &'static str, apply: fn(&str, &Value, &mut Mapping<'_>)) -> Rule {
-    Rule { path, becomes, apply }
+    Rule { path, becomes, apply, members: &[] }
+}
+
+impl Rule {
+    /// Names the members inside of the value that are read, such as `[].weight`; [`WHOLE`] for all of them.
+    pub(crate) const fn reads(self, members: &'static [&'static str]) -> Self {
+        Self { members, ..self }
+    }
+
+    /// Returns the members inside of a value that are not read, with their paths behind that of the field.
+    fn unread(&self, value: &Value) -> Vec<String> {
+        let mut found = Vec::new();
+        if self.members != WHOLE {
+            add_unread(value, "", "", self.members, &mut found);
+        }
+        found
+    }
+}
+
+/// Adds the members that are not read. `path` is that of the value with `[]` for each list, and `shown` has the places in them. Each step has a path
+/// with which one of the members begins, so that these limit the depth.
+fn add_unread(value: &Value, path: &str, shown: &str, members: &[&str], found: &mut Vec<String>) {
+    let has_below =
+        |path: &str| members.iter().any(|known| known.strip_prefix(path).is_some_and(|rest| rest.starts_with(['.', '['])));
+    match value {
+        Value::Object(given) => {
+            for (name, value) in given.iter().filter(|(_, value)| !value.is_null()) {
+                let below = format!("{path}.{name}");
+                let plain = below.trim_start_matches('.');
+                if has_below(&below) || has_below(plain) {
+                    add_unread(value, &below, &format!("{shown}.{name}"), members, found);
+                } else if !members.contains(&plain) && found.len() < MAX_UNREAD {
+                    found.push(format!("{shown}.{name}"));
+                }
+            }
+        }
+        Value::Array(items) if has_below(path) => {
+            for (index, item) in items.iter().enumerate() {
+                add_unread(item, &format!("{path}[]"), &format!("{shown}[{index}]"), members, found);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Returns the lines of the reference page about the fields of a table.
@@ -96,10 +147,21 @@ pub(crate) fn map_fields(rules: &'static [Rule], document: &Value, why: &str, ma
     for (index, rule) in rules.iter().enumerate() {
         for (path, value) in given.iter().filter(|(path, _)| paths.find(path) == Some(index)) {
             (rule.apply)(path, value, mapping);
+            mapping.unread.extend(rule.unread(value).into_iter().map(|member| (path.clone(), member)));
         }
     }
     for (path, _) in given.iter().filter(|(path, _)| paths.find(path).is_none()) {
         mapping.ignored(path, &format!("{why}, and its value is not copied{}", paths.hint(path)));
+    }
+}
+
+/// Ignores the members inside of the fields that no rule reads, unless the field is ignored or refused as a whole. Called when all fields have their
+/// rows.
+pub(crate) fn settle_unread(mapping: &mut Mapping<'_>) {
+    for (parent, member) in std::mem::take(&mut mapping.unread) {
+        if !mapping.is_left_out(&parent) {
+            mapping.ignored(&format!("{parent}{member}"), NOT_READ);
+        }
     }
 }
 
@@ -238,6 +300,18 @@ mod tests {
         found.sort();
         assert_eq!(found, expected);
         assert_eq!(given(&json!({"load": 5}), true), ["load=5"], "a field may be a scalar in place of its members");
+    }
+
+    #[test]
+    fn a_member_that_no_rule_reads_is_named() {
+        let unread = |members: &'static [&'static str], value: Value| rule("f", "", |_, _, _| {}).reads(members).unread(&value);
+        let list = json!([{"name": "a", "value": 1, "more": 2}, {"name": "b", "from": {"key": 1}}, 4]);
+        assert_eq!(unread(&["[].name", "[].value", "[].from"], list.clone()), ["[0].more"]);
+        assert_eq!(unread(&["[].name", "[].from.ref"], list.clone()), ["[0].more", "[0].value", "[1].from.key"]);
+        assert_eq!(unread(WHOLE, list), [""; 0]);
+        assert_eq!(unread(&[], json!({"a": {"b": 1}, "none": null})), [".a"]);
+        assert_eq!(unread(&["a.b"], json!({"a": {"b": 1, "c": 2}})), [".a.c"]);
+        assert_eq!(unread(&[], json!(["a", 1])), [""; 0], "scalars have no members");
     }
 
     #[test]

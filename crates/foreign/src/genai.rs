@@ -3,9 +3,11 @@
 use assay_spec::Scenario;
 use serde_json::{Value, json};
 
+use crate::client::{Client, Temperature};
 use crate::draft::{Cell, member};
 use crate::mapping::Mapping;
 use crate::value::{slug, whole};
+use crate::yaml::Node;
 
 /// The most workloads of one pipeline.
 const MAX_CELLS: usize = 200;
@@ -271,16 +273,33 @@ impl Mapping<'_> {
         kept
     }
 
+    /// States if responses have exactly the drawn lengths. genai-bench drops `ignore_eos` for OpenAI's API (`is_openai`), so that the
+    /// lengths are upper bounds there, and sends it to other servers unless a field, which has been mapped before, says otherwise.
+    pub(crate) fn genai_exact_output(&mut self, is_openai: bool) {
+        let has = |name: &str, text: Option<&str>| {
+            let is_value = |node: &Node| matches!((node, text), (Node::Value(Value::String(value)), Some(text)) if value == text);
+            self.draft.workload.iter().any(|(key, node)| key == name && (text.is_none() || is_value(node)))
+        };
+        if has("api", Some("chat")) && !has("exact_output", None) {
+            self.exact_output("ignore_eos(implied)", !is_openai);
+        }
+        self.settle_min_tokens();
+    }
+
+    /// Adds a member of each request's body, or ignores one that genai-bench drops for OpenAI's API.
+    pub(crate) fn genai_body_member(&mut self, field: &str, name: &str, value: &Value, is_openai: bool) {
+        if is_openai && name == "ignore_eos" {
+            self.ignored(field, "genai-bench drops it for OpenAI's API, so that the lengths of responses are upper bounds");
+        } else {
+            self.body_member(field, name, value);
+        }
+    }
+
     /// Adds what genai-bench does without a field that says so.
     fn genai_implied(&mut self) {
         self.draft.load.push(member("connections", "never"));
         self.mapped("connections(implied)", "workload spec.load.connections");
-        self.shared_cache();
-        self.draft.pipeline.push(member("trials", json!({"count": 1})));
-        let once = "genai-bench measures each point once, which gives no interval: write 5 to get intervals";
-        self.approximated("trials(implied)", "pipeline spec.trials", once);
-        let timeout = "genai-bench has no limit for a request; Assay counts one as failed after 5 minutes (`load.timeout`)";
-        self.approximated("timeout(implied)", "workload spec.load", timeout);
+        self.implied(Client { tool: "genai-bench", temperature: Temperature::Zero, timeout: None });
         self.tokenizer_note("tokenizer(implied)");
     }
 

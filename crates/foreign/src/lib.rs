@@ -8,6 +8,7 @@
 //!
 //! No I/O: callers pass in bytes or words, and write the files of an [`Import`] themselves.
 
+mod client;
 mod command;
 mod contract;
 mod definition;

@@ -1,11 +1,12 @@
 //! Parts of a load that several command lines have: members of bodies, SLOs, rates.
 
+use assay_spec::{STATED_MEMBER, is_stated_member};
 use serde_json::{Value, json};
 
 use crate::command::Arguments;
 use crate::draft::{Cell, member};
 use crate::mapping::Mapping;
-use crate::value::{is_credential, typed};
+use crate::value::{is_credential, typed, whole};
 use crate::yaml::Node;
 
 /// Members of a request's body whose value may be a text. The text of any other member is not copied: it may be a credential.
@@ -26,6 +27,10 @@ const SEND: &str = "the other tool counts from the send time, and Assay from the
 
 /// The difference of a limit of TPOT.
 const PER_TOKEN: &str = "the other tool divides by the output tokens after the first, and Assay by those after the first event";
+
+/// The remedy of a least number of output tokens that is not the number of all responses.
+const MIN_TOKENS: &str = "Assay requests the drawn number of output tokens as the least one (`exact_output: true`), and no other: write it equal to a fixed \
+                          number of output tokens, or remove it";
 
 /// The most members of a body.
 const MAX_MEMBERS: usize = 100;
@@ -59,11 +64,19 @@ impl Mapping<'_> {
     /// Adds one member of each request's body.
     pub(crate) fn body_member(&mut self, field: &str, name: &str, value: &Value) {
         let value = value.as_str().map_or_else(|| value.clone(), typed);
-        if name == "ignore_eos" {
-            return match value {
-                Value::Bool(exact) => self.exact_output(field, exact),
-                _ => self.refused(field, "write `true` or `false`"),
-            };
+        match name {
+            "ignore_eos" => {
+                return match value {
+                    Value::Bool(exact) => self.exact_output(field, exact),
+                    _ => self.refused(field, "write `true` or `false`"),
+                };
+            }
+            "min_tokens" => {
+                self.min_tokens = Some((field.to_owned(), value));
+                return;
+            }
+            _ if states_what_is_measured(name) => return self.refused(field, STATED_MEMBER),
+            _ => {}
         }
         let is_name = name.len() <= 100
             && name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
@@ -89,7 +102,7 @@ impl Mapping<'_> {
     }
 
     /// Adds a member to `extra_body`, which is the text of a JSON object.
-    fn add_to_extra_body(&mut self, name: &str, value: Value) {
+    pub(crate) fn add_to_extra_body(&mut self, name: &str, value: Value) {
         let known = self.draft.workload.iter_mut().find(|(key, _)| key == "extra_body");
         if let Some((_, Node::Value(Value::String(text)))) = known {
             let mut members: serde_json::Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
@@ -98,6 +111,47 @@ impl Mapping<'_> {
         } else {
             self.draft.workload.push(member("extra_body", json!({name: value}).to_string()));
         }
+    }
+
+    /// Returns true if the workload adds a member to the body of each request.
+    pub(crate) fn has_body_member(&self, name: &str) -> bool {
+        self.draft.workload.iter().any(|(key, node)| match (key.as_str(), node) {
+            ("body", Node::Value(Value::Object(members))) => members.contains_key(name),
+            ("extra_body", Node::Value(Value::String(text))) => {
+                serde_json::from_str::<serde_json::Map<String, Value>>(text).is_ok_and(|members| members.contains_key(name))
+            }
+            _ => false,
+        })
+    }
+
+    /// Maps the least number of output tokens, after the lengths and `ignore_eos`: Assay has such a number only as a part of `exact_output`.
+    pub(crate) fn settle_min_tokens(&mut self) {
+        let Some((field, value)) = self.min_tokens.take() else { return };
+        let is_exact =
+            self.draft.workload.iter().any(|(key, node)| key == "exact_output" && matches!(node, Node::Value(Value::Bool(true))));
+        match (whole(&value), self.fixed_output()) {
+            (None, _) => self.refused(&field, "write a whole number"),
+            (Some(0), _) => self.ignored(&field, "0 is what a server takes without it"),
+            (Some(least), Some(output)) if least == output || (is_exact && least < output) => {
+                self.draft.workload.retain(|(key, _)| key != "exact_output");
+                self.exact_output(&field, true);
+            }
+            _ => self.refused(&field, MIN_TOKENS),
+        }
+    }
+
+    /// Returns the output tokens of all requests, if they are the same number.
+    fn fixed_output(&self) -> Option<u64> {
+        let lengths = self.draft.workload.iter().find(|(key, _)| key == "lengths");
+        let of_workload = lengths.and_then(|(_, node)| match node {
+            Node::Value(lengths) => lengths.pointer("/output/fixed")?.as_u64(),
+            _ => None,
+        });
+        of_workload.or_else(|| {
+            let cells = self.draft.cells.iter().flat_map(|cell| &cell.members).filter(|(key, _)| key == "lengths");
+            let outputs: Vec<Option<u64>> = cells.map(|(_, node)| scenario_output(node)).collect();
+            outputs.first().copied().flatten().filter(|first| outputs.iter().all(|output| *output == Some(*first)))
+        })
     }
 
     /// States if the endpoint has to generate exactly the drawn number of tokens.
@@ -143,6 +197,18 @@ impl Mapping<'_> {
         self.draft.workload.push(member("slos", Value::Object(slos)));
         self.approximated(field, "workload spec.slos", &hows.join("; "));
     }
+}
+
+/// Returns true for a member that other fields of a workload decide, with any of the APIs that an import writes.
+fn states_what_is_measured(name: &str) -> bool {
+    ["chat", "completions", "responses", "messages", "embeddings", "rerank"].iter().any(|api| is_stated_member(api, name))
+}
+
+/// Returns the output tokens of a deterministic scenario, `D(input,output)`.
+fn scenario_output(lengths: &Node) -> Option<u64> {
+    let Node::Value(Value::String(scenario)) = lengths else { return None };
+    let (_, output) = scenario.strip_prefix("D(")?.strip_suffix(')')?.split_once(',')?;
+    output.trim().parse().ok()
 }
 
 /// States the difference between a limit of another tool and the limit of Assay that it becomes.
@@ -294,13 +360,16 @@ impl Mapping<'_> {
         self.approximated("trials(implied)", "pipeline spec.trials", how);
     }
 
-    /// Sets the time after which a request has failed, from seconds.
-    pub(crate) fn timeout(&mut self, arguments: &Arguments, name: &str) {
+    /// Sets the time after which a request has failed, from seconds. `how` is the difference, if the other tool limits another time.
+    pub(crate) fn timeout(&mut self, arguments: &Arguments, name: &str, how: Option<&str>) {
         let Some(seconds) = arguments.number(name, self) else { return };
         let millis = (seconds * 1000.0).round();
         if (1.0..=86_400_000.0).contains(&millis) {
             self.draft.load.push(member("timeout", format!("{}ms", millis as u64)));
-            self.mapped(name, "workload spec.load.timeout");
+            match how {
+                Some(how) => self.approximated(name, "workload spec.load.timeout", how),
+                None => self.mapped(name, "workload spec.load.timeout"),
+            }
         } else {
             self.refused(name, "write a number of seconds above 0, at most a day");
         }
@@ -320,12 +389,19 @@ impl Mapping<'_> {
 
     /// Adds the members of a JSON object to each request's body.
     pub(crate) fn json_body(&mut self, arguments: &Arguments, name: &str) {
-        let Some(text) = arguments.one(name) else { return };
-        match serde_json::from_str::<Value>(text) {
+        if let Some(members) = self.json_members(arguments, name) {
+            self.body(name, &members);
+        }
+    }
+
+    /// Returns the members of a JSON object; `None` if it is absent, empty or none.
+    pub(crate) fn json_members(&mut self, arguments: &Arguments, name: &str) -> Option<serde_json::Map<String, Value>> {
+        match serde_json::from_str::<Value>(arguments.one(name)?) {
             Ok(Value::Object(members)) if members.is_empty() => self.ignored(name, "it is empty"),
-            Ok(Value::Object(members)) => self.body(name, &members),
+            Ok(Value::Object(members)) => return Some(members),
             _ => self.refused(name, "write a JSON object"),
         }
+        None
     }
 }
 

@@ -1,8 +1,10 @@
 //! The rows and the draft that a format fills in while it maps a definition.
 
 use assay_spec::Scenario;
+use serde_json::Value;
 
 use crate::definition::ImportOptions;
+use crate::document::settle_unread;
 use crate::draft::{Draft, member};
 use crate::results::is_placeholder;
 use crate::row::{Outcome, Row};
@@ -30,6 +32,10 @@ pub(crate) struct Mapping<'a> {
     pub(crate) document: usize,
     /// The workload that fields are mapped to, by the end of its name; `None` if they are those of all workloads.
     pub(crate) workload: Option<String>,
+    /// The members inside of fields that no rule reads: the path of the field, and that of the member behind it.
+    pub(crate) unread: Vec<(String, String)>,
+    /// The field that states the least number of output tokens, and its value.
+    pub(crate) min_tokens: Option<(String, Value)>,
     /// True if the definition has parts with names, of which `--only` chooses one.
     has_parts: bool,
     /// True if the definition states no numbers of tokens, so that `--lengths` does.
@@ -46,6 +52,8 @@ impl<'a> Mapping<'a> {
             credentials: Vec::new(),
             document,
             workload: None,
+            unread: Vec::new(),
+            min_tokens: None,
             has_parts: false,
             has_no_lengths: false,
         }
@@ -107,6 +115,13 @@ impl<'a> Mapping<'a> {
         let is_below = |path: &str, parent: &str| path.strip_prefix(parent).is_some_and(|rest| rest.starts_with(['.', '[']));
         let concerns = |row: &Row| row.field == field || is_below(&row.field, field) || is_below(field, &row.field);
         self.rows.iter().any(|row| row.outcome == Outcome::Refused && concerns(row))
+    }
+
+    /// Returns true if a field is ignored or refused as a whole.
+    pub(crate) fn is_left_out(&self, field: &str) -> bool {
+        let field = shown_name(field);
+        let is_whole = |row: &Row| row.field == field && matches!(row.outcome, Outcome::Ignored | Outcome::Refused);
+        self.rows.iter().any(is_whole)
     }
 
     fn refused_row(&self, field: &str) -> Option<usize> {
@@ -259,6 +274,7 @@ impl Mapping<'_> {
 
     /// Applies the options that stand for all formats, and refuses those that have no effect.
     pub(crate) fn settle_options(&mut self) {
+        settle_unread(self);
         if let Some(url) = &self.options.url {
             self.draft.target.clear();
             self.address("--url", url);

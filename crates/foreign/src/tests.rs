@@ -4,6 +4,7 @@ mod contracts;
 
 use insta::assert_snapshot;
 use proptest::prelude::*;
+use serde_json::Value;
 
 use crate::command::{Flag, Takes, Treatment};
 use crate::format::{Example, ExampleInput};
@@ -265,6 +266,86 @@ fn each_option_of_a_command_has_its_outcome() {
     }
 }
 
+/// A mount names a volume, so the settings of a pod are judged together.
+#[test]
+fn the_mount_of_a_volume_is_kept() {
+    let volumes = "volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]";
+    let mounts = "volumeMounts: [{name: v, mountPath: /mnt/v, readOnly: true}]";
+    let imported = file(&with_field(&format!("podOverride: {{{volumes}, {mounts}}}")));
+    assert_eq!(rows(&imported, Outcome::Refused), "");
+    let pipeline = &imported.files.last().expect("the pipeline").text;
+    assert!(pipeline.contains("/mnt/v") && pipeline.contains("claimName"), "{pipeline}");
+    let alone = file(&with_field(&format!("podOverride: {{{mounts}}}")));
+    assert!(rows(&alone, Outcome::Refused).starts_with("spec.podOverride.volumeMounts |"), "{:#?}", alone.rows);
+}
+
+/// Each member of each map of an example gets a neighbour that no tool knows, which has to be named.
+#[test]
+fn a_member_that_is_not_known_is_named_wherever_it_is() {
+    for format in FORMATS.iter().filter(|format| format.name != "mlperf-conf") {
+        for each in format.examples {
+            let ExampleInput::File(text) = each.input else { continue };
+            let Ok(document) = parse_one(text) else { continue };
+            // Of a report, the scenario alone is read.
+            let is_read = |pointer: &String| each.name != "report" || pointer.starts_with("/config/");
+            for pointer in maps_of(&document, String::new()).into_iter().filter(is_read) {
+                let mut changed = document.clone();
+                let map = changed.pointer_mut(&pointer).and_then(Value::as_object_mut).expect("a map");
+                map.insert("zzUnknown".to_owned(), CANARY.into());
+                let text = changed.to_string();
+                let source = Source::File { name: "job.yaml", bytes: text.as_bytes() };
+                let Ok(imported) = import(&source, &each.import_options()) else { continue };
+                assert!(!format!("{imported:?}").contains(CANARY) || is_copied(&pointer), "{}: {pointer}", each.name);
+                let is_named = imported.rows.iter().any(|row| row.field.contains("zzUnknown"));
+                let is_left_out =
+                    imported.rows.iter().any(|row| row.document == 1 && covers(&row.field, &pointer) && row.to.is_none());
+                assert!(
+                    is_named || is_left_out || is_copied(&pointer),
+                    "{} {}: {pointer} is not named\n{:#?}",
+                    format.name,
+                    each.name,
+                    imported.rows
+                );
+            }
+        }
+    }
+}
+
+/// Returns the document of a text that has one.
+fn parse_one(text: &str) -> Result<Value, ()> {
+    let mut documents = assay_spec::parse_documents("a.yaml", text.as_bytes()).map_err(|_| ())?;
+    let document = documents.pop().ok_or(())?;
+    if documents.is_empty() { Ok(document) } else { Err(()) }
+}
+
+/// Returns the pointers of the maps of a document; of a list, those of its first element.
+fn maps_of(value: &Value, pointer: String) -> Vec<String> {
+    match value {
+        Value::Object(members) => {
+            let below = members
+                .iter()
+                .flat_map(|(name, value)| maps_of(value, format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"))));
+            below.chain([pointer.clone()]).collect()
+        }
+        Value::Array(items) => items.first().map(|item| maps_of(item, format!("{pointer}/0"))).unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
+
+/// True if a row is of the value at a pointer, or of what it is in.
+fn covers(field: &str, pointer: &str) -> bool {
+    let plain =
+        |text: &str| text.replace(['/', '[', ']'], ".").split('.').filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".");
+    let pointer = pointer.strip_prefix("/config").unwrap_or(pointer);
+    let (field, pointer) = (plain(field.split('(').next().unwrap_or_default()), plain(&pointer.replace("~1", "/")));
+    !field.is_empty() && (pointer == field || pointer.starts_with(&format!("{field}.")))
+}
+
+/// True for the maps that are copied as they are: packages of a stack, and what a pod takes from a job.
+fn is_copied(pointer: &str) -> bool {
+    ["/python/requirements", "/spec/podOverride/nodeSelector"].iter().any(|copied| pointer.starts_with(copied))
+}
+
 #[test]
 fn the_commonest_mistakes_have_a_remedy() {
     let refused = |yaml: &str| rows(&file(&with_field(yaml)), Outcome::Refused);
@@ -418,6 +499,7 @@ fn a_refused_field_states_the_value_that_stands_in_its_place() {
     };
     let whole = |to: &str, value: &str| default("write a whole number", to, value);
     let number = |to: &str, value: &str| default("write a number of 0 or more", to, value);
+    let several = "write a whole number, or several with commas between them";
     let twice = "this is given twice: keep one of them; the first of its values stands in its place";
     for (base, given, written, expected) in [
         (vllm, "--num-prompts abc", "requests: 1000\n", whole(requests, "1000")),
@@ -433,14 +515,14 @@ fn a_refused_field_states_the_value_that_stands_in_its_place() {
             "workload spec.api | this option takes a value; the default of the other tool stands in its place".to_owned(),
         ),
         (sglang, "--random-output-len x", "tokens: 1024", whole("workload spec.lengths.output", "1024")),
-        (aiperf, "--concurrency abc", "concurrency: [1]", whole("workload spec.load.concurrency", "1")),
+        (aiperf, "--concurrency abc", "concurrency: [1]", default(several, "workload spec.load.concurrency", "1")),
         (aiperf, "--request-count", "requests: 10\n", default("this option takes a value", requests, "10")),
         (aiperf, "--isl-stddev x", "fixed: 9", number(input, "0")),
         (
             aiperf,
             "--request-rate 2 --concurrency abc",
             "rate: [2]",
-            "workload spec.load | write a whole number; no limit of concurrency stands in its place".to_owned(),
+            format!("workload spec.load | {several}; no limit of concurrency stands in its place"),
         ),
     ] {
         let imported = command(&format!("{base} {given}").split_whitespace().collect::<Vec<_>>());

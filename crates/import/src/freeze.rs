@@ -86,7 +86,13 @@ fn failure(error: ResultsError) -> Failure {
     match error {
         ResultsError::Credential { .. } => Failure::new(ErrorCode::ForeignCredential, format!("{error}, so nothing was stored"))
             .hint("files are frozen as they are: replace the value by `REDACTED` in the file, and import it again"),
-        _ => Failure::new(ErrorCode::ForeignResults, error.to_string()),
+        _ => {
+            let failure = Failure::new(ErrorCode::ForeignResults, error.to_string());
+            match error.hint() {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
+        }
     }
 }
 

@@ -91,10 +91,10 @@ pub use tables::API_VERSION;
 pub use tokenizer::{WorkloadTemplate, WorkloadTokenizer};
 pub use trust::{Expectation, Signer, TimestampAuthority, TrustPolicy};
 pub use validate::{absent_files, validate};
-pub use workload::STATED_MEMBER;
 pub use workload::{
     ArrivalMode, ArrivalProcess, Dataset, Dimensions, Distribution, Executable, LengthPair, Lengths, Load, Metric, OfferedRate,
     Parameter, Pause, PinnableFile, PrepareCommand, Program, Prompts, ResponseLength, Script, Serving, Sessions, Slo, TraceTimes,
     Work, Workload, WorkloadSpec,
 };
+pub use workload::{STATED_MEMBER, is_stated_member};
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_NODES};

@@ -154,15 +154,41 @@ pub(crate) fn refuse_secret(name: &str, value: &CheckedValue, reason: &str, hint
     }
 }
 
-/// Returns true if the value of a variable, option or parameter looks like a secret. The words of the name may be in either case,
-/// separated by `_` or `-`.
+/// Returns true if the value of a variable, option, property or parameter looks like a secret. The words of the name may be in either case,
+/// separated by `_`, by `-` or by a capital.
 pub fn looks_secret(name: &str, value: &str) -> bool {
-    let name = name.to_ascii_uppercase().replace('-', "_");
-    let named =
-        name.split('_').any(|word| SECRET_WORDS.contains(&word)) || name.ends_with("API_KEY") || name.ends_with("PRIVATE_KEY");
+    // Of `spring.datasource.token` the last part is the name; `gen_ai.token.type` is a kind.
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let named = has_secret_word(name) || has_secret_word(last) || has_secret_end(&with_separated_capitals(last));
     // `MAX_TOKEN: 8` counts something and `PASSWORD: ""` hides nothing.
     let plain = value.is_empty() || value == "true" || value == "false" || value.parse::<f64>().is_ok();
     has_secret_prefix(value) || (named && !plain)
+}
+
+fn has_secret_word(name: &str) -> bool {
+    let name = name.to_ascii_uppercase().replace('-', "_");
+    name.split('_').any(|word| SECRET_WORDS.contains(&word)) || name.ends_with("API_KEY") || name.ends_with("PRIVATE_KEY")
+}
+
+/// Returns true if a name ends in a word of a secret: `secretKeyRef` and `tokenType` do not.
+fn has_secret_end(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    let last = name.rsplit(['_', '-']).next().unwrap_or_default();
+    SECRET_WORDS.contains(&last) || name.ends_with("API_KEY") || name.ends_with("PRIVATE_KEY")
+}
+
+/// Returns `githubToken` as `github_Token`.
+fn with_separated_capitals(name: &str) -> String {
+    let mut separated = String::with_capacity(name.len());
+    let mut before = ' ';
+    for letter in name.chars() {
+        if before.is_ascii_lowercase() && letter.is_ascii_uppercase() {
+            separated.push('_');
+        }
+        separated.push(letter);
+        before = letter;
+    }
+    separated
 }
 
 /// Returns true if a value begins as the secrets of a well-known service do.
@@ -307,6 +333,10 @@ mod tests {
             ("K", "xoxp-1-2"),
             ("L", "AKIAIOSFODNN7EXAMPLE"),
             ("M", " sk-123"),
+            ("api.token", "abc"),
+            ("spring.datasource.token", "abc"),
+            ("githubToken", "abc"),
+            ("my.clientSecret", "abc"),
         ] {
             assert!(looks_secret(name, value), "{name}: {value}");
         }
@@ -314,6 +344,10 @@ mod tests {
             ("MAX_TOKEN", "8"),
             ("TOKENS", "many"),
             ("SORT_KEY", "name"),
+            ("gen_ai.token.type", "input"),
+            ("tokenizerName", "gpt2"),
+            ("secretKeyRef", "llm"),
+            ("tokenType", "input"),
             ("password", ""),
             ("A", "text"),
             ("MODEL", "pplx-70b-online"),

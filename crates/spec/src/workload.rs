@@ -1478,6 +1478,11 @@ fn quote_name(name: &str) -> String {
     name.escape_debug().take(100).collect()
 }
 
+/// Returns true if a member of the body states what is measured, by the name of the API.
+pub fn is_stated_member(api: &str, member: &str) -> bool {
+    ServingApi::ALL.iter().any(|known| known.as_str() == api && known.is_stated(member))
+}
+
 /// The hint for a member of the body that states what is measured.
 pub const STATED_MEMBER: &str = "set it with the workload's own field: `model`, `lengths`, `exact_output` or `streaming`";
 

@@ -277,8 +277,14 @@ fn create_folder(
 fn describe(format: &ExportFormat, remarks: &[String]) -> Vec<String> {
     let mut lines: Vec<String> = remarks.iter().map(|remark| format!("note: {remark}")).collect();
     let differing: Vec<_> = format.differing().collect();
+    let empty: Vec<_> = format.empty().collect();
     let left_out: Vec<_> = format.left_out().collect();
-    for (title, fields) in [("written with a difference to the tool", differing), ("left out", left_out)] {
+    let groups = [
+        ("written with a difference to the tool", differing),
+        ("left empty, as the tool demands the field", empty),
+        ("left out", left_out),
+    ];
+    for (title, fields) in groups {
         if fields.is_empty() {
             continue;
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use assay_foreign::{MAX_RESULT_BYTES, MAX_RESULT_FILES, RESULT_FORMATS};
 use assay_import::{FoundFile, describe_results, freeze, key_artifact, restore, sign};
-use assay_manifest::{ForeignEvidence, Instant, Role, RunId};
+use assay_manifest::{ForeignEvidence, IdError, Instant, Name, Role, RunId};
 use assay_runner::{Config, KeyRing, LocalKeys};
 use assay_runs::RunStore;
 use assay_stage::{Clock, ErrorCode, Exit, Failure, key_password};
@@ -31,7 +31,7 @@ pub(crate) struct ImportResults {
     #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
     store: Option<String>,
     /// The name of the evidence in the store. If it is that of evidence of the same files, their bytes are stored again [default: the format and the time]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = evidence_name)]
     name: Option<RunId>,
     /// Read the files, and store nothing
     #[arg(long)]
@@ -87,6 +87,12 @@ impl ImportResults {
         }
         Ok(Exit::Done)
     }
+}
+
+/// Parses the name of evidence, which has the form of a run id and is none.
+fn evidence_name(text: &str) -> Result<RunId, IdError> {
+    text.parse::<Name>()?;
+    text.parse()
 }
 
 /// Returns the unlocked key of the role `import`, which is made at first use.

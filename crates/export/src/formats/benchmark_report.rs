@@ -1,6 +1,7 @@
 //! Benchmark Report v0.2.1 of llm-d-benchmark: one JSON document for each trial.
 
 use assay_manifest::Instant;
+use assay_record::Outcome;
 use serde_json::{Map, Value, json};
 
 use crate::error::ExportError;
@@ -46,7 +47,7 @@ const FIELDS: &[ExportField] = &[
     same("scenario.load.native.args.{}", "the model, the API, and what ties the report to its run"),
     same(
         "results.request_performance.aggregate.requests.{}",
-        "requests that were due in the measured phase, and those that failed; `isl_tokens_mean` and `osl_tokens_mean`",
+        "requests that were due in the measured phase, those that failed, and as `incomplete` those that the client ended: as planned, or at the end of the trial, or that it never sent; `isl_tokens_mean` and `osl_tokens_mean`",
     ),
     same("results.request_performance.aggregate.latency.time_to_first_token.{}", "`ttft_ms`"),
     same("results.request_performance.aggregate.latency.time_per_output_token.{}", "`tpot_ms`"),
@@ -172,9 +173,11 @@ fn value(trial: &ExportedTrial, metric: &str) -> Option<f64> {
 fn requests(trial: &ExportedTrial) -> Value {
     let count =
         |keep: &dyn Fn(&str) -> bool| trial.outcomes.iter().filter(|(name, _)| keep(name)).map(|(_, count)| count).sum::<u64>();
+    let is_of_client = |name: &str| Outcome::ALL.iter().any(|outcome| outcome.as_str() == name && outcome.is_of_client());
     let mut requests = json!({
         "total": count(&|_| true),
-        "failures": count(&|name| name != "ok" && name != "cancelled"),
+        "failures": count(&|name| name != "ok" && !is_of_client(name)),
+        "incomplete": count(&is_of_client),
     });
     for (name, metric) in [("input_length", "isl_tokens_mean"), ("output_length", "osl_tokens_mean")] {
         if let Some(mean) = value(trial, metric) {

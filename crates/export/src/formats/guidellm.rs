@@ -7,7 +7,7 @@ use assay_record::Record;
 use serde_json::{Map, Value, json};
 
 use crate::error::ExportError;
-use crate::format::{ExportField, ExportFormat, Needs, differs, left_out, same};
+use crate::format::{ExportField, ExportFormat, Needs, differs, empty, left_out, same};
 use crate::measured::{MS, Measured, S, Sent};
 use crate::names::{dashed, number, origin_members, uuid, writer};
 use crate::output::{Output, Part};
@@ -46,9 +46,9 @@ const FIELDS: &[ExportField] = &[
         "benchmarks[].config.environment.{}",
         "the run, the digest of its result, the version of Assay, the case, the point, the trial and the workload's digest",
     ),
-    differs("benchmarks[].config.constraints", "empty", CONFIGURED),
-    differs("benchmarks[].config.profile", "empty", CONFIGURED),
-    differs("benchmarks[].config.requests", "empty", CONFIGURED),
+    empty("benchmarks[].config.constraints", "empty", CONFIGURED),
+    empty("benchmarks[].config.profile", "empty", CONFIGURED),
+    empty("benchmarks[].config.requests", "empty", CONFIGURED),
     differs("benchmarks[].scheduler_state.{}", "the start of the trial", "the model demands the course of the tool's scheduler"),
     same("benchmarks[].scheduler_metrics.start_time", "the start of the trial"),
     same("benchmarks[].scheduler_metrics.end_time", "the end of the attempt that counts"),
@@ -82,35 +82,35 @@ const FIELDS: &[ExportField] = &[
         "benchmarks[].metrics.inter_token_latency_ms.successful.{}",
         "(last token event - first one) / (output tokens - 1), weighted by tokens",
     ),
-    differs("benchmarks[].metrics.text.{}", "null", "the model demands a summary by kind of content"),
-    differs("benchmarks[].metrics.image.{}", "null", "the model demands a summary by kind of content"),
-    differs("benchmarks[].metrics.video.{}", "null", "the model demands a summary by kind of content"),
-    differs("benchmarks[].metrics.audio.{}", "null", "the model demands a summary by kind of content"),
-    differs("benchmarks[].metrics.tool_call.{}", "null", "the model demands a summary by kind of content"),
-    differs(
+    empty("benchmarks[].metrics.text.{}", "null", "the model demands a summary by kind of content"),
+    empty("benchmarks[].metrics.image.{}", "null", "the model demands a summary by kind of content"),
+    empty("benchmarks[].metrics.video.{}", "null", "the model demands a summary by kind of content"),
+    empty("benchmarks[].metrics.audio.{}", "null", "the model demands a summary by kind of content"),
+    empty("benchmarks[].metrics.tool_call.{}", "null", "the model demands a summary by kind of content"),
+    empty(
         "benchmarks[].metrics.requests_per_second",
         "empty",
         "the tool weights by the time for which a rate holds; Assay divides by its window",
     ),
-    differs("benchmarks[].metrics.request_concurrency", "empty", "the tool weights by the time for which a concurrency holds"),
-    differs("benchmarks[].metrics.request_streaming_iterations_count", "empty", "the tool counts events without a token, too"),
-    differs(
+    empty("benchmarks[].metrics.request_concurrency", "empty", "the tool weights by the time for which a concurrency holds"),
+    empty("benchmarks[].metrics.request_streaming_iterations_count", "empty", "the tool counts events without a token, too"),
+    empty(
         "benchmarks[].metrics.prompt_tokens_per_second",
         "empty",
         "the tool weights by the time for which a rate holds; Assay divides by its window",
     ),
-    differs(
+    empty(
         "benchmarks[].metrics.output_tokens_per_second",
         "empty",
         "the tool weights by the time for which a rate holds; Assay divides by its window",
     ),
-    differs(
+    empty(
         "benchmarks[].metrics.tokens_per_second",
         "empty",
         "the tool weights by the time for which a rate holds; Assay divides by its window",
     ),
-    differs("benchmarks[].metrics.output_tokens_per_iteration", "empty", "the tool counts events without a token, too"),
-    differs("benchmarks[].metrics.iter_tokens_per_iteration", "empty", "the tool counts events without a token, too"),
+    empty("benchmarks[].metrics.output_tokens_per_iteration", "empty", "the tool counts events without a token, too"),
+    empty("benchmarks[].metrics.iter_tokens_per_iteration", "empty", "the tool counts events without a token, too"),
     same("benchmarks[].requests.successful[].type_", "`generative_request_stats`"),
     same("benchmarks[].requests.successful[].request_id", "the request's `x-request-id`"),
     same("benchmarks[].requests.successful[].info.request_id", "the request's `x-request-id`"),
@@ -132,8 +132,8 @@ const FIELDS: &[ExportField] = &[
     same("benchmarks[].requests.successful[].time_to_first_output_token_ms", "first content event - send time"),
     same("benchmarks[].requests.successful[].time_per_output_token_ms", "(last token event - send time) / output tokens"),
     same("benchmarks[].requests.successful[].inter_token_latency_ms", "(last token event - first one) / (output tokens - 1)"),
-    differs("benchmarks[].requests.errored[]", "empty", "`metrics.request_totals` has their number"),
-    differs("benchmarks[].requests.incomplete[]", "empty", "`metrics.request_totals` has their number"),
+    empty("benchmarks[].requests.errored[]", "empty", "`metrics.request_totals` has their number"),
+    empty("benchmarks[].requests.incomplete[]", "empty", "`metrics.request_totals` has their number"),
     left_out("benchmarks[].warmup_duration", "requests of the warm-up are left out"),
     left_out("benchmarks[].cooldown_duration", "Assay leaves out no end of a trial"),
     left_out("benchmarks[].requests.successful[].request_args", "texts of requests"),

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::client::{Client, SIX_HOURS, Temperature};
 use crate::command::{Arguments, Flag, Takes, default_in_place, ignored, many, one, refused, switch, unless};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
@@ -37,6 +38,7 @@ pub(crate) static FORMAT: Format = Format {
 };
 
 const COMMANDS: &[&[&str]] = &[&["aiperf", "profile"]];
+const BEHAVIOUR: Client = Client { tool: "AIPerf", temperature: Temperature::OfServer, timeout: SIX_HOURS };
 const RESULTS: &str = "Assay keeps all records and writes its own reports";
 const TELEMETRY: &str = "Assay records the endpoint's own metrics; a `telemetry` source of a pipeline adds others";
 const DATASET: &str = "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`";
@@ -49,7 +51,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     one(&["--api-key"], "a reference in the target's `headers`", "abc"),
     many(&["--header", "-H"], "references in the target's `headers`", "x-team:a"),
     switch(&["--streaming"], "`spec.streaming`"),
-    one(&["--concurrency"], "`spec.load.concurrency`, or `max_concurrency` with a rate", "4"),
+    one(&["--concurrency"], "`spec.load.concurrency`, one or a list, or `max_concurrency` with a rate", "4"),
     one(&["--request-rate"], "`spec.load.rate`", "2.5"),
     one(&["--request-count", "--num-requests"], "`spec.load.requests`", "9"),
     one(&["--benchmark-duration"], "`spec.load.duration`", "9"),
@@ -115,8 +117,7 @@ pub(crate) fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     load(arguments, mapping);
     lengths(arguments, mapping);
     body(arguments, mapping);
-    mapping.shared_cache();
-    mapping.measured_once();
+    mapping.implied(BEHAVIOUR);
 }
 
 fn target(arguments: &Arguments, mapping: &mut Mapping<'_>) {
@@ -147,7 +148,8 @@ fn target(arguments: &Arguments, mapping: &mut Mapping<'_>) {
 }
 
 fn load(arguments: &Arguments, mapping: &mut Mapping<'_>) {
-    let concurrency = arguments.whole("--concurrency", mapping);
+    let points = concurrencies(arguments, mapping);
+    let most = points.iter().copied().max();
     match seconds(arguments, "--benchmark-duration", "duration", mapping) {
         Some(seconds) => mapping.draft.minutes = Some((seconds / 60.0).ceil() as u64),
         None if !arguments.has("--benchmark-duration") || arguments.has("--request-count") => {}
@@ -155,30 +157,49 @@ fn load(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     }
     let is_counted = arguments.has("--request-count") || !arguments.has("--benchmark-duration");
     if is_counted {
-        let default = concurrency.unwrap_or(1).saturating_mul(2).max(10);
+        let default = most.unwrap_or(1).saturating_mul(2).max(10);
         let requests = arguments.whole_or("--request-count", default, "workload spec.load.requests", mapping);
         let field = &arguments.field("--request-count");
         mapping.draft.load.push(member("requests", requests));
-        mapping.mapped(field, "workload spec.load.requests");
+        if points.len() > 1 && !arguments.has("--request-count") {
+            let how = "AIPerf sends twice as many requests as there are users; the number of a workload is one, that of its largest point";
+            mapping.approximated(field, "workload spec.load.requests", how);
+        } else {
+            mapping.mapped(field, "workload spec.load.requests");
+        }
     }
     seconds(arguments, "--request-timeout-seconds", "timeout", mapping);
     if arguments.has("--request-rate") {
         let Some(rate) = arguments.number("--request-rate", mapping) else { return };
         mapping.mapped("--request-rate", "workload spec.load.rate");
         mapping.stands_in("--concurrency", "workload spec.load", NO_CAP);
-        if concurrency.is_some() {
+        if points.len() > 1 {
+            return mapping
+                .refused("--concurrency", "write one limit of the requests in flight: a workload has one for all its rates");
+        }
+        if most.is_some() {
             let how = "a request that is due beyond it waits, and Assay counts its latencies from the time at which it was due";
             mapping.approximated("--concurrency", "workload spec.load.max_concurrency", how);
         }
-        mapping.open(&[rate], "poisson", None, concurrency);
+        mapping.open(&[rate], "poisson", None, most);
     } else {
         let field = &arguments.field("--concurrency");
-        if concurrency.is_none() {
+        if points.is_empty() {
             mapping.stands_in("--concurrency", "workload spec.load.concurrency", &default_in_place(1));
         }
         mapping.mapped(field, "workload spec.load.concurrency");
-        mapping.closed(&[concurrency.unwrap_or(1)]);
+        mapping.closed(if points.is_empty() { &[1] } else { &points });
     }
+}
+
+/// Returns the numbers of users, of which AIPerf 0.13 takes several. Empty if they are absent or refused.
+fn concurrencies(arguments: &Arguments, mapping: &mut Mapping<'_>) -> Vec<u64> {
+    let Some(text) = arguments.one("--concurrency") else { return Vec::new() };
+    let points: Option<Vec<u64>> = text.split(',').map(|number| number.trim().parse().ok()).collect();
+    points.unwrap_or_else(|| {
+        mapping.refused("--concurrency", "write a whole number, or several with commas between them");
+        Vec::new()
+    })
 }
 
 /// Sets a time of the load from an option in seconds, and returns it.
@@ -223,6 +244,7 @@ fn body(arguments: &Arguments, mapping: &mut Mapping<'_>) {
             _ => mapping.refused("--extra-inputs", "write NAME:VALUE or a JSON object"),
         }
     }
+    mapping.settle_min_tokens();
     if !mapping.draft.workload.iter().any(|(name, _)| name == "exact_output") {
         mapping.exact_output("ignore_eos(absent)", false);
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::document::{Rule, docs, map_fields, rule};
+use crate::document::{Rule, WHOLE, docs, map_fields, rule};
 use crate::draft::{Member, member};
 use crate::format::{Example, ExampleInput, FieldDoc, Format, Reader};
 use crate::genai::{GenaiFields, GenaiLoad};
@@ -112,14 +112,11 @@ pub(crate) static RULES: &[Rule] = &[
     ),
     rule("spec.maxTimePerIteration", "workload `spec.load.duration`, in minutes", |_, _, _| {}),
     rule("spec.maxRequestsPerIteration", "workload `spec.load.requests`", |_, _, _| {}),
-    rule(
-        "spec.additionalRequestParams.*",
-        "workload `spec.body`; `ignore_eos` is `spec.exact_output`",
-        |field, value, mapping| {
-            let name = field.strip_prefix("spec.additionalRequestParams.").unwrap_or_default().to_owned();
-            mapping.body_member(field, &name, value);
-        },
-    ),
+    rule("spec.additionalRequestParams.*", "workload `spec.body`; `ignore_eos` is ignored", |field, value, mapping| {
+        let name = field.strip_prefix("spec.additionalRequestParams.").unwrap_or_default().to_owned();
+        mapping.genai_body_member(field, &name, value, true);
+    })
+    .reads(WHOLE),
     rule("spec.dataset", "ignored: OME hands it to no benchmark", |field, _, mapping| {
         mapping.ignored(
             field,
@@ -138,21 +135,28 @@ pub(crate) static RULES: &[Rule] = &[
     rule("spec.podOverride.image", "ignored: the image of another program", |field, _, mapping| {
         mapping.ignored(field, "it is the image of genai-bench; Assay's stages run in Assay's own");
     }),
-    rule("spec.podOverride.resources", "`resources` of the execute stage", resources),
+    rule("spec.podOverride.resources", "`resources` of the execute stage", resources).reads(&[
+        "limits.cpu",
+        "limits.memory",
+        "requests.cpu",
+        "requests.memory",
+    ]),
     rule("spec.podOverride.nodeSelector", "`placement.node_selector` of the execute stage", |field, value, mapping| {
         let placement = member("placement", json!({"node_selector": value}));
         keep(mapping, field, placement, false, "pipeline spec.stages[2].placement");
-    }),
-    rule("spec.podOverride.tolerations", "`pod.tolerations` of the execute stage", pod),
-    rule("spec.podOverride.affinity", "`pod.affinity` of the execute stage", pod),
-    rule("spec.podOverride.volumes", "`pod.volumes` of the execute stage", pod),
-    rule("spec.podOverride.volumeMounts", "`pod.volumeMounts` of the execute stage", pod),
-    rule("spec.podOverride.envFrom", "`pod.envFrom` of the execute stage", pod),
+    })
+    .reads(WHOLE),
+    rule("spec.podOverride.tolerations", "`pod.tolerations` of the execute stage", pod).reads(WHOLE),
+    rule("spec.podOverride.affinity", "`pod.affinity` of the execute stage", pod).reads(WHOLE),
+    rule("spec.podOverride.volumes", "`pod.volumes` of the execute stage", pod).reads(WHOLE),
+    rule("spec.podOverride.volumeMounts", "`pod.volumeMounts` of the execute stage", pod).reads(WHOLE),
+    rule("spec.podOverride.envFrom", "`pod.envFrom` of the execute stage", pod).reads(WHOLE),
     rule(
         "spec.podOverride.env",
         "references and credentials become `pod.env` of the execute stage; other values are ignored, by name",
         environment,
-    ),
+    )
+    .reads(&["[].name", "[].value", "[].valueFrom"]),
     rule("spec.endpoints", "refused: no field of OME's API", |field, _, mapping| {
         mapping.refused(field, "a BenchmarkJob has one `endpoint`: write one job for each, or several `targets` in a pipeline");
     }),
@@ -200,7 +204,8 @@ fn map(document: &Value, mapping: &mut Mapping<'_>) {
     }
     both_endpoints(document, mapping);
     mapping.genai_load(&load_of(document), FIELDS);
-    exact_output(mapping);
+    // OME's controller names no backend but that of OpenAI's API.
+    mapping.genai_exact_output(true);
     storage(document, mapping);
     if is_service(document) { service_model(document, mapping) } else { mapping.settle_model("spec.endpoint.endpoint.modelName") }
 }
@@ -310,27 +315,13 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     }
 }
 
-/// States the length of responses if the job does not: OME's requests leave it open.
-fn exact_output(mapping: &mut Mapping<'_>) {
-    let has_output = mapping
-        .draft
-        .workload
-        .iter()
-        .any(|(name, value)| name == "api" && matches!(value, Node::Value(Value::String(api)) if api == "chat"));
-    if has_output && !mapping.draft.workload.iter().any(|(name, _)| name == "exact_output") {
-        mapping.draft.workload.push(member("exact_output", true));
-        let how = "genai-bench drops `ignore_eos` for OpenAI's API, so that the lengths of responses are upper bounds; Assay requests them exactly";
-        mapping.approximated("ignore_eos(implied)", "workload spec.exact_output", how);
-    }
-}
-
 fn hugging_face(field: &str, value: &Value, mapping: &mut Mapping<'_>) {
     let Some(name) = value.as_str().filter(|text| is_object_name(text) && !is_credential("", text)) else {
         return mapping.refused(field, "write the name of the Secret");
     };
     let key = "HUGGINGFACE_API_KEY";
     let variable = json!({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": name, "key": key}}});
-    if !accepts(&member("env", json!([variable])), true) {
+    if !accepts(mapping, &member("env", json!([variable])), true) {
         return mapping.refused(field, "Secrets named `assay` or `assay-*` are Assay's own: rename it");
     }
     push_env(mapping, variable);
@@ -348,9 +339,11 @@ fn push_env(mapping: &mut Mapping<'_>, variable: Value) {
     }
 }
 
-/// Returns true if a pipeline may have this member of its execute stage, or of the stage's pods.
-pub(super) fn accepts(found: &Member, is_pod: bool) -> bool {
-    let execute = if is_pod { member("pod", Node::Map(vec![found.clone()])) } else { found.clone() };
+/// Returns true if a pipeline may have this member of its execute stage, or of the stage's pods beside what they have already: a mount
+/// names a volume.
+pub(super) fn accepts(mapping: &Mapping<'_>, found: &Member, is_pod: bool) -> bool {
+    let others = mapping.draft.pod.iter().filter(|(name, _)| *name != found.0).cloned();
+    let execute = if is_pod { member("pod", Node::Map(others.chain([found.clone()]).collect())) } else { found.clone() };
     let stage =
         |name: &str| Node::Map([member("name", name)].into_iter().chain((name == "execute").then(|| execute.clone())).collect());
     let stages = ["plan", "provision", "execute", "collect", "reduce", "publish"].map(stage);
@@ -367,13 +360,12 @@ pub(super) fn accepts(found: &Member, is_pod: bool) -> bool {
         member("spec", Node::Map(spec)),
     ];
     let text = write("pipeline", &members, &mut Comments::default());
-    // The volumes that a mount names are elsewhere.
     assay_spec::validate([("pipelines/a.yaml", text.as_bytes())]).is_empty()
 }
 
 /// Keeps an override of the execute stage, if a pipeline can have it.
 fn keep(mapping: &mut Mapping<'_>, field: &str, found: Member, is_pod: bool, to: &str) {
-    if !accepts(&found, is_pod) {
+    if !accepts(mapping, &found, is_pod) {
         let page = "a stage of a pipeline cannot have this value, which is not shown: `docs/reference/pipeline.md` states what `spec.stages[]` takes";
         return mapping.refused(field, page);
     }
@@ -415,7 +407,7 @@ fn environment(field: &str, value: &Value, mapping: &mut Mapping<'_>) {
         let field = format!("{field}[{index}]({})", shown_name(name));
         let to = "pipeline spec.stages[2].pod.env";
         if variable.get("valueFrom").is_some() {
-            if accepts(&member("env", json!([variable])), true) {
+            if accepts(mapping, &member("env", json!([variable])), true) {
                 push_env(mapping, variable.clone());
                 mapping.mapped(&field, to);
             } else {
@@ -431,7 +423,7 @@ fn environment(field: &str, value: &Value, mapping: &mut Mapping<'_>) {
         let reference = json!({"name": name, "valueFrom": {"secretKeyRef": {"name": "benchmark-secrets", "key": key}}});
         if !is_credential(name, &value) {
             mapping.ignored(&field, "a variable of genai-bench; its value is not copied");
-        } else if accepts(&member("env", json!([reference])), true) {
+        } else if accepts(mapping, &member("env", json!([reference])), true) {
             push_env(mapping, reference);
             mapping.has_credential(&field, &value);
             let place =

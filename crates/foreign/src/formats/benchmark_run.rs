@@ -107,7 +107,8 @@ pub(crate) static RULES: &[Rule] = &[
     }),
     rule("spec.workload.sequenceLengthMix", "workload `spec.lengths.pairs`, with their weights", |field, value, mapping| {
         mapping.length_pairs(field, value, ["inputTokens", "outputTokens"]);
-    }),
+    })
+    .reads(&["[].inputTokens", "[].outputTokens", "[].weight"]),
     rule(MODE, "workload `spec.load.mode`: `closed_loop` or `open_loop`", |_, _, _| {}),
     rule("spec.workload.datasetRef", "ignored: prompts have the lengths of the mix", |field, _, mapping| {
         let how =
@@ -126,7 +127,8 @@ pub(crate) static RULES: &[Rule] = &[
         "spec.comparison.controls.fixed",
         "`workload_spec_digest`, which covers all of them; each must equal its field of `spec.workload`",
         |field, _, mapping| mapping.mapped(field, "workload_spec_digest"),
-    ),
+    )
+    .reads(&["model", "sequenceLengthMix", "precision", "batchingPolicy", "concurrencyModel"]),
     rule(
         "spec.comparison.controls.compareOneVariableAtATime",
         "the claim rules `sides_differ` and `confounded`",
@@ -169,7 +171,8 @@ pub(crate) static RULES: &[Rule] = &[
             "results",
             "distributions and intervals are in every result; a run of an endpoint has no ranks",
         );
-    }),
+    })
+    .reads(&["distributions", "confidenceIntervals", "rankLevelOutliers"]),
     rule("spec.bottleneckAnalysis", "ignored: `assay explain` has its own rules", |field, _, mapping| {
         mapping.ignored(field, NO_PROBES);
     }),
@@ -180,7 +183,8 @@ pub(crate) static RULES: &[Rule] = &[
     }),
     rule("spec.observability.correlation.publishedNumberLineage", "`assay trace`", |field, _, mapping| {
         mapping.mapped(field, "lineage of numbers (assay trace)");
-    }),
+    })
+    .reads(&["rawArtifactManifestDigest", "warehouseRowLineage", "querySpecCaptured"]),
     rule(
         "spec.observability.telemetrySources.service",
         "the endpoint's counters, and records of all requests",
@@ -206,7 +210,15 @@ pub(crate) static RULES: &[Rule] = &[
     rule("spec.provenance.capture", "the signed manifests of every run", |field, _, mapping| {
         let how = "of an endpoint, image, versions and topology are recorded as far as it or the pipeline states them";
         mapping.approximated(field, "signed manifests", how);
-    }),
+    })
+    .reads(&[
+        "pinnedWorkloadSpec",
+        "imageDigest",
+        "driverCudaNcclRuntimeVersions",
+        "hardwareTopology",
+        "immutableRawArtifacts",
+        "auditTrail",
+    ]),
     rule("spec.provenance.signing.required", "every manifest is signed", |field, value, mapping| mapping.signing(field, value)),
     rule("spec.provenance.signing.backend", "`sigstore`; any other is refused", |field, value, mapping| {
         one_word(field, value, "sigstore", mapping);
@@ -251,7 +263,8 @@ pub(crate) static RULES: &[Rule] = &[
             let how = "host and cluster are recorded; Assay starts no other tenants";
             mapping.approximated(field, "pipeline spec.intent", how);
         },
-    ),
+    )
+    .reads(&["multiTenantScenarios", "captureClusterContext"]),
     rule("spec.sinks.rawArtifacts.pathTemplate", "`--store` for a bucket; others are refused", raw_store),
     rule("spec.sinks.rawArtifacts.artifacts", "the raw evidence of a run", |field, _, mapping| {
         mapping.approximated(field, "raw evidence", "records, telemetry, logs and manifests; no profiler runs");
@@ -274,13 +287,15 @@ pub(crate) static RULES: &[Rule] = &[
     ),
     rule("spec.sinks.curatedWarehouse.layout", "the curated tables", |field, _, mapping| {
         mapping.mapped(field, "curated tables");
-    }),
+    })
+    .reads(&["facts", "dimensions"]),
     rule("spec.sinks.curatedWarehouse.retention", "ignored: rows stay", |field, _, mapping| {
         mapping.ignored(field, "rows and manifests stay; `assay runs rm` removes raw evidence");
     }),
     rule("spec.sinks.curatedWarehouse.lineage", "`assay trace`", |field, _, mapping| {
         mapping.mapped(field, "lineage of numbers (assay trace)");
-    }),
+    })
+    .reads(&["publishedNumbersTraceableToRaw", "manifestDigestColumn", "workloadSpecDigestColumn"]),
     rule("spec.automation.ci", "ignored: a workflow runs the file", |field, _, mapping| {
         mapping.ignored(field, "`spec.schedule` of a pipeline and the workflows of `assay init` say when it runs");
     }),

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
-use crate::genai::{GenaiFields, GenaiLoad, task};
+use crate::genai::{GenaiFields, GenaiLoad};
 use crate::mapping::Mapping;
 
 /// The format.
@@ -139,7 +139,7 @@ fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
             "these tokens come in addition to `lengths`, and not out of them",
         );
     }
-    body(arguments, &backend, load.task.as_deref().unwrap_or_default(), mapping);
+    body(arguments, backend == "openai", mapping);
     server(arguments, mapping);
     mapping.settle_model("--api-model-name");
 }
@@ -148,19 +148,12 @@ fn list<'a>(arguments: &'a Arguments, name: &str) -> Option<Vec<&'a str>> {
     arguments.has(name).then(|| arguments.all(name))
 }
 
-fn body(arguments: &Arguments, backend: &str, task_name: &str, mapping: &mut Mapping<'_>) {
-    mapping.json_body(arguments, "--additional-request-params");
-    let is_chat = task(task_name).is_some_and(|task| task.api == Ok("chat"));
-    if !is_chat || mapping.draft.workload.iter().any(|(name, _)| name == "exact_output") {
-        return;
+fn body(arguments: &Arguments, is_openai: bool, mapping: &mut Mapping<'_>) {
+    let field = "--additional-request-params";
+    for (name, value) in mapping.json_members(arguments, field).unwrap_or_default() {
+        mapping.genai_body_member(&format!("{field}.{name}"), &name, &value, is_openai);
     }
-    if backend == "openai" {
-        mapping.draft.workload.push(member("exact_output", true));
-        let how = "genai-bench drops `ignore_eos` for this backend, so that the lengths of responses are upper bounds; Assay requests them exactly";
-        mapping.approximated("ignore_eos(implied)", "workload spec.exact_output", how);
-    } else {
-        mapping.exact_output("ignore_eos(implied)", true);
-    }
+    mapping.genai_exact_output(is_openai);
 }
 
 fn server(arguments: &Arguments, mapping: &mut Mapping<'_>) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::client::{Client, Temperature};
 use crate::command::{Arguments, Flag, Takes, default_in_place, ignored, many, one, refused};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
@@ -39,6 +40,7 @@ pub(crate) static FORMAT: Format = Format {
 };
 
 const COMMANDS: &[&[&str]] = &[&["guidellm", "benchmark", "run"], &["guidellm", "benchmark"]];
+const BEHAVIOUR: Client = Client { tool: "guidellm", temperature: Temperature::OfServer, timeout: None };
 const RESULTS: &str = "Assay keeps all records and writes its own reports";
 const STOPS: &str = "it ends a load alike, and Assay makes no numbers of one that ended early";
 /// The requests that an error rate is of, which the command line cannot state.
@@ -160,8 +162,7 @@ pub(crate) fn finish(arguments: &Arguments, names: Names, mapping: &mut Mapping<
         mapping.exact_output("ignore_eos(implied)", true);
         mapping.tokenizer_option(arguments, names.tokenizer);
     }
-    mapping.shared_cache();
-    mapping.measured_once();
+    mapping.implied(BEHAVIOUR);
 }
 
 fn api(arguments: &Arguments, names: Names, mapping: &mut Mapping<'_>) {

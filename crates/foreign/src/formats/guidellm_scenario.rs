@@ -39,6 +39,7 @@ const OWN_GENERATOR: &str = "Assay draws its prompts by a generator of its own";
 const RESULTS: &str = "Assay keeps all records and writes its own reports";
 const SESSIONS: &str = "write `sessions: {turns: NUMBER, think_time: TIME}` into the workload";
 const TOOLS: &str = "Assay sends no tools with drawn prompts: put requests with `tools` into a file, and write `dataset: {path: FILE, format: openai_batch}`";
+const READ_TIMEOUT: &str = "guidellm limits the time between two parts of a response, and Assay that of the whole request";
 const SWEEP: &str = "it belongs to the profile `sweep`";
 const COOLDOWN: &str = "Assay measures up to the end, and drains the requests that are open: remove it";
 const RAMP: &str = "write `load.warmup: TIME` into the workload, which leaves the start out";
@@ -354,7 +355,7 @@ fn backend(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     }
     mapping.headers(arguments, "spec.backend.extras.headers");
     mapping.json_body(arguments, "spec.backend.extras.body");
-    mapping.timeout(arguments, "spec.backend.timeout");
+    mapping.timeout(arguments, "spec.backend.timeout", Some(READ_TIMEOUT));
     mapping.streaming(arguments, "spec.backend.stream", true);
     let has_tls = arguments.one("spec.backend.target").is_some_and(|url| url.starts_with("https://"));
     match arguments.one("spec.backend.verify") {

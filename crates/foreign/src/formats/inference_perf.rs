@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use crate::client::{Client, Temperature};
 use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused, unless};
 use crate::document::Fields;
 use crate::draft::member;
@@ -203,6 +204,8 @@ pub(crate) static TABLE: &[Flag] = &[
     ignored(&["storage.simple_storage_service.addressing_style"], Takes::One, "Assay chooses it"),
 ];
 
+/// Its limit is that of aiohttp, which it does not change.
+const BEHAVIOUR: Client = Client { tool: "inference-perf", temperature: Temperature::OfServer, timeout: Some("5m") };
 const SKEW: &str = "Assay has no skewed normal distribution: write the lengths as `lengths: {input: {histogram: {...}}}`";
 const DISTRIBUTION: &str =
     "write a number, or the distribution as `lengths` of the workload: `{normal: {mean: NUMBER, stddev: NUMBER}}`";
@@ -226,13 +229,12 @@ fn map(document: &Value, mapping: &mut Mapping<'_>) {
     server(&arguments, mapping);
     api(&arguments, mapping);
     stages(&arguments, document, mapping);
-    mapping.timeout(&arguments, "load.request_timeout");
+    mapping.timeout(&arguments, "load.request_timeout", None);
     adapters(&arguments, mapping);
     data(&arguments, mapping);
     goodput(&arguments, mapping);
     storage(&arguments, mapping);
-    mapping.shared_cache();
-    mapping.measured_once();
+    mapping.implied(BEHAVIOUR);
     arguments.settle(mapping);
 }
 
@@ -539,6 +541,9 @@ fn distribution(arguments: &Arguments, side: &str, path: &str, mapping: &mut Map
                 mapping.approximated(&arguments.field(&name(field)), &to, note);
             }
             _ if given => mapping.mapped(&name(field), &to),
+            _ if field == "mean" || (field == "std_dev" && used.contains(&field) && !arguments.has(&name("variance"))) => {
+                mapping.mapped(&format!("{}(absent)", name(field)), &to);
+            }
             _ => {}
         }
     }

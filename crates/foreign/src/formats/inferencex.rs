@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::client::{Client, SIX_HOURS, Temperature};
 use crate::command::Takes::One;
 use crate::command::{Arguments, Flag, ignored, many, one, refused};
 use crate::document::Fields;
@@ -307,6 +308,8 @@ fn concurrency_rows(settings: &[&Value], most_deployments: usize, mapping: &mut 
     }
 }
 
+const BEHAVIOUR: Client = Client { tool: "InferenceX", temperature: Temperature::Zero, timeout: SIX_HOURS };
+
 /// Adds what InferenceX does without a field that says so.
 fn implied(mapping: &mut Mapping<'_>) {
     let how = "InferenceX sends 10 requests for each user of a point; the number of a workload is one, that of its largest point";
@@ -316,8 +319,7 @@ fn implied(mapping: &mut Mapping<'_>) {
     mapping.mapped("random-range-ratio(implied)", "workload spec.lengths");
     mapping.exact_output("ignore-eos(implied)", true);
     mapping.tokenizer_note("tokenizer(implied)");
-    mapping.shared_cache();
-    mapping.measured_once();
+    mapping.implied(BEHAVIOUR);
 }
 
 #[cfg(test)]

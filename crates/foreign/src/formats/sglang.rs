@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::client::{Client, SIX_HOURS, Temperature};
 use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused, switch, unless};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
@@ -26,6 +27,7 @@ pub(crate) static FORMAT: Format = Format {
 };
 
 const COMMANDS: &[&[&str]] = &[&["python", "-m", "sglang.bench_serving"], &["python3", "-m", "sglang.bench_serving"]];
+const BEHAVIOUR: Client = Client { tool: "SGLang", temperature: Temperature::Zero, timeout: SIX_HOURS };
 const RESULTS: &str = "Assay keeps all records and reports all metrics and percentiles";
 const DATASET: &str = "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`";
 // The default of SGLang is one request, as Assay's test request.
@@ -45,8 +47,8 @@ pub(crate) static FLAGS: &[Flag] = &[
     one(&["--tokenizer"], "a comment on `spec.lengths`", "t"),
     one(&["--dataset-name"], "`random` is `spec.lengths`; any other is refused", "random"),
     one(&["--num-prompts"], "`spec.load.requests`", "9"),
-    one(&["--random-input-len"], "`sglang_range` in `spec.lengths.input`", "9"),
-    one(&["--random-output-len"], "`sglang_range` in `spec.lengths.output`", "9"),
+    one(&["--random-input-len", "--random-input"], "`sglang_range` in `spec.lengths.input`", "9"),
+    one(&["--random-output-len", "--random-output"], "`sglang_range` in `spec.lengths.output`", "9"),
     one(&["--random-range-ratio"], "`sglang_range` in `spec.lengths`", "0.5"),
     one(&["--request-rate"], "`spec.load.rate`", "2.5"),
     one(&["--max-concurrency"], "`spec.load.concurrency`, or `max_concurrency` with a rate", "4"),
@@ -98,8 +100,7 @@ fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
         mapping.mapped("--disable-stream", "workload spec.streaming");
     }
     mapping.json_body(arguments, "--extra-request-body");
-    mapping.shared_cache();
-    mapping.measured_once();
+    mapping.implied(BEHAVIOUR);
 }
 
 fn target(arguments: &Arguments, mapping: &mut Mapping<'_>) {

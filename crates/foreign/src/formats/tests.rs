@@ -536,7 +536,7 @@ fn a_body_of_lists_and_maps_is_the_text_of_an_object() {
     let imported = command(&line);
     assert_eq!(rows(&imported, Outcome::Refused), "");
     let written = files(&imported);
-    let extra = r#"  extra_body: "{\"chat_template_kwargs\":{\"enable_thinking\":false},\"n\":null,\"stop\":[\"x\"]}""#;
+    let extra = r#"  extra_body: "{\"chat_template_kwargs\":{\"enable_thinking\":false},\"n\":null,\"stop\":[\"x\"],\"temperature\":null}""#;
     assert!(written.contains(extra) && written.contains("top_k: 5"), "{written}");
 }
 
@@ -558,4 +558,145 @@ fn a_mean_outside_of_its_bounds_is_refused() {
     }
     assert_eq!(refused("{mean: 50, std_dev: 5, min: 40, max: 60}"), "");
     assert_eq!(refused("{type: uniform, mean: 5000, min: 40, max: 60}"), "", "it is not drawn around its mean");
+}
+
+/// Returns the row of a field: its outcome, and its note behind a bar.
+fn row_of(imported: &Import, field: &str) -> String {
+    let found = imported.rows.iter().find(|row| row.field == field).map(|row| (row.outcome, row.note.clone()));
+    found.map_or_else(String::new, |(outcome, note)| format!("{outcome} | {}", note.unwrap_or_default()))
+}
+
+const VLLM: &str = "vllm bench serve --model m --base-url http://h:1 --request-rate 10";
+const AIPERF: &str = "aiperf profile -m m -u http://h:1 --concurrency 2 --isl 9 --osl 150";
+const GENAI: &str = "genai-bench benchmark --api-base http://h:1 --api-model-name m --task text-to-text --traffic-scenario D(9,150) --num-concurrency 1 \
+                     --max-time-per-run 1 --max-requests-per-run 1";
+const GUIDELLM: &str = "guidellm run --backend kind=openai_http,target=http://h:1,model=m,timeout=30 --profile kind=constant,rate=1 \
+                        --constraint kind=max_duration,seconds=9 --data kind=synthetic_text,prompt_tokens=2,output_tokens=3";
+
+/// vLLM sets `ignore_eos` for `random` data, whether or not the option is given (`vllm/benchmarks/serve.py`), and sends the members of `--extra-body`
+/// last.
+#[test]
+fn random_data_of_vllm_has_an_exact_output() {
+    for (options, field, exact) in [
+        ("", "ignore_eos(implied)", true),
+        ("--dataset-name random --backend openai-chat", "ignore_eos(implied)", true),
+        ("--ignore-eos", "--ignore-eos", true),
+        ("--extra-body {\"ignore_eos\":false}", "--extra-body.ignore_eos", false),
+    ] {
+        let imported = command(&format!("{VLLM} {options}"));
+        assert!(row_of(&imported, field).starts_with("mapped"), "{options}: {:#?}", imported.rows);
+        assert!(files(&imported).contains(&format!("exact_output: {exact}")), "{options}");
+    }
+    let both = command(&format!("{VLLM} --ignore-eos --extra-body {{\"ignore_eos\":false}}"));
+    assert!(row_of(&both, "--ignore-eos").starts_with("ignored | `--extra-body` states it"), "{:#?}", both.rows);
+}
+
+/// Each client sends its own temperature and has its own limit of a request, which are written out where Assay's differ.
+#[test]
+fn what_a_client_does_without_a_field_is_written_out() {
+    let inference_perf = files(&document(&inference_perf_base("")));
+    let sglang = "python -m sglang.bench_serving --model m --dataset-name random --request-rate 2";
+    let of_server = r#"extra_body: "{\"temperature\":null}""#;
+    for (written, has_temperature_of_server, timeout) in [
+        (files(&command(VLLM)), true, "timeout: 6h"),
+        (files(&command(AIPERF)), true, "timeout: 6h"),
+        (files(&command(sglang)), false, "timeout: 6h"),
+        (inference_perf, true, "timeout: 5m"),
+        (files(&command(GUIDELLM)), true, "timeout: 30000ms"),
+        (files(&command(&GUIDELLM.replace(",timeout=30", ""))), true, "guidellm has no limit for a request"),
+        (files(&command(&format!("{GENAI} --api-backend vllm"))), false, "genai-bench has no limit for a request"),
+    ] {
+        assert_eq!(written.contains(of_server), has_temperature_of_server, "{written}");
+        assert!(written.contains(timeout), "{timeout}\n{written}");
+    }
+    let stated = command(&format!("{VLLM} --temperature 0.5"));
+    assert!(files(&stated).contains("temperature: 0.5") && !files(&stated).contains(of_server));
+    let shorter = command(&format!("{AIPERF} --request-timeout-seconds 9"));
+    assert!(files(&shorter).contains("timeout: 9000ms") && row_of(&shorter, "timeout(implied)").is_empty());
+    let read = row_of(&command(GUIDELLM), "spec.backend.timeout");
+    assert_eq!(
+        read,
+        "approximated | guidellm limits the time between two parts of a response, and Assay that of the whole request"
+    );
+}
+
+#[test]
+fn a_least_output_is_the_exact_one_or_refused_by_its_field() {
+    let exact = command(&format!("{AIPERF} --extra-inputs ignore_eos:true --extra-inputs min_tokens:150"));
+    assert_eq!((rows(&exact, Outcome::Refused).as_str(), exact.files.len()), ("", 2));
+    assert!(files(&exact).contains("exact_output: true") && !files(&exact).contains("min_tokens"));
+    let alone = command(&format!("{AIPERF} --extra-inputs min_tokens:150"));
+    assert!(files(&alone).contains("exact_output: true"), "a least and a most number that are equal are exact");
+    let lower = command(&format!("{VLLM} --extra-body {{\"min_tokens\":5}}"));
+    assert!(row_of(&lower, "--extra-body.min_tokens").starts_with("mapped"), "it changes nothing of an exact output");
+    let of_cells = command(&format!("{GENAI} --api-backend vllm --additional-request-params {{\"min_tokens\":150}}"));
+    assert!(row_of(&of_cells, "--additional-request-params.min_tokens").starts_with("mapped"), "{:#?}", of_cells.rows);
+    for (line, field) in [
+        (format!("{AIPERF} --extra-inputs min_tokens:5"), "--extra-inputs.min_tokens"),
+        (format!("{AIPERF} --osl-stddev 9 --extra-inputs min_tokens:150"), "--extra-inputs.min_tokens"),
+        (format!("{AIPERF} --extra-inputs max_tokens:5"), "--extra-inputs.max_tokens"),
+        (format!("{VLLM} --extra-body {{\"stream\":false}}"), "--extra-body.stream"),
+    ] {
+        let imported = command(&line);
+        let refused: Vec<&str> =
+            imported.rows.iter().filter(|row| row.outcome == Outcome::Refused).map(|row| row.field.as_str()).collect();
+        assert_eq!(refused, [field], "{line}: the field is refused, and not the result");
+    }
+}
+
+#[test]
+fn genai_bench_drops_ignore_eos_for_the_api_of_openai() {
+    let params = "--additional-request-params {\"ignore_eos\":true}";
+    let dropped = command(&format!("{GENAI} --api-backend openai {params}"));
+    assert!(row_of(&dropped, "--additional-request-params.ignore_eos").starts_with("ignored | genai-bench drops it"));
+    assert!(files(&dropped).contains("exact_output: false"));
+    let sent = command(&format!("{GENAI} --api-backend vllm {params}"));
+    assert!(row_of(&sent, "--additional-request-params.ignore_eos").starts_with("mapped"));
+    assert!(files(&sent).contains("exact_output: true"));
+}
+
+#[test]
+fn a_spread_that_is_absent_has_its_default() {
+    let mut given = inference_perf_base("");
+    given["data"] = json!({"type": "random", "input_distribution": {"mean": 512}, "output_distribution": {"variance": 100}});
+    let imported = document(&given);
+    let absent = |name: &str| row_of(&imported, &format!("data.{name}(absent)"));
+    assert!(absent("input_distribution.std_dev").starts_with("mapped | the default"), "{:#?}", imported.rows);
+    assert_eq!((absent("output_distribution.std_dev"), absent("input_distribution.mean")), (String::new(), String::new()));
+    assert!(absent("output_distribution.mean").starts_with("mapped"));
+}
+
+#[test]
+fn numbers_of_users_of_aiperf_may_be_a_list() {
+    let line = "aiperf profile -m m -u http://h:1 --isl 9 --osl 9";
+    let points = command(&format!("{line} --concurrency 10,20,30"));
+    assert!(
+        files(&points).contains("concurrency: [10, 20, 30]") && files(&points).contains("requests: 60"),
+        "{}",
+        files(&points)
+    );
+    assert!(row_of(&points, "--request-count(absent)").starts_with("approximated"));
+    let limits = command(&format!("{line} --concurrency 10,20 --request-rate 5"));
+    assert!(rows(&limits, Outcome::Refused).starts_with("--concurrency | write one limit"), "{:#?}", limits.rows);
+    for refused in ["10,", "x", "10;20"] {
+        assert!(
+            row_of(&command(&format!("{line} --concurrency {refused}")), "--concurrency").starts_with("refused"),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn options_of_sampling_are_members_of_the_body() {
+    let imported =
+        command(&format!("{VLLM} --frequency-penalty 0.5 --presence-penalty 0.25 --repetition-penalty 1.5 --logprobs 2"));
+    assert_eq!(rows(&imported, Outcome::Refused), "");
+    for member in ["frequency_penalty: 0.5", "presence_penalty: 0.25", "repetition_penalty: 1.5", "logprobs: 2"] {
+        assert!(files(&imported).contains(member), "{member}\n{}", files(&imported));
+    }
+    assert!(files(&command(VLLM)).contains("repetition_penalty: 1"), "vLLM sends 1 with completions");
+    let chat = command(&format!("{VLLM} --backend openai-chat --logprobs 2"));
+    assert!(!files(&chat).contains("repetition_penalty") && row_of(&chat, "--logprobs").starts_with("ignored"));
+    let shortened = "python -m sglang.bench_serving --model m --dataset-name random --random-input 7 --random-output 8";
+    assert!(files(&command(shortened)).contains("tokens: 7") && files(&command(shortened)).contains("tokens: 8"));
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::client::{Client, SIX_HOURS, Temperature};
 use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused, switch, unless};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
@@ -35,6 +36,8 @@ pub(crate) static FORMAT: Format = Format {
 };
 
 const COMMANDS: &[&[&str]] = &[&["vllm", "bench", "serve"]];
+/// The client of September 2026. Older ones sent a temperature of 0.
+const BEHAVIOUR: Client = Client { tool: "vLLM", temperature: Temperature::OfServer, timeout: SIX_HOURS };
 const RESULTS: &str = "Assay keeps all records and reports all metrics and percentiles";
 const DATASET: &str = "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`";
 const SONNET: &str =
@@ -67,6 +70,10 @@ pub(crate) static FLAGS: &[Flag] = &[
     one(&["--top-p"], "`spec.body`", "0.5"),
     one(&["--top-k"], "`spec.body`", "5"),
     one(&["--min-p"], "`spec.body`", "0.5"),
+    one(&["--frequency-penalty"], "`spec.body`", "0.5"),
+    one(&["--presence-penalty"], "`spec.body`", "0.5"),
+    one(&["--repetition-penalty"], "`spec.body`", "1.5"),
+    one(&["--logprobs"], "`spec.body`, for completions", "2"),
     switch(&["--insecure"], "the target's `insecure_skip_tls_verify`"),
     one(&["--ready-check-timeout-sec"], "the target's `ready.timeout`", "10"),
     ignored(&["--seed"], Takes::One, "the seed of another generator gives other draws; `seed` of a workload repeats Assay's own"),
@@ -98,7 +105,6 @@ pub(crate) static FLAGS: &[Flag] = &[
     refused(&["--self-timed"], Takes::Nothing, "write `trace: {path: FILE, format: FORMAT}` and `load: {mode: replay}`"),
     refused(&["--profile"], Takes::Nothing, "Assay does not start the profiler of a server: remove it"),
     refused(&["--use-beam-search"], Takes::Nothing, "responses of several beams have no times of tokens: remove it"),
-    refused(&["--logprobs"], Takes::One, "write `body: {logprobs: true}` into the workload"),
     refused(&["--random-batch-size"], Takes::One, "write `api: embeddings` and `batch: NUMBER` into the workload"),
 ];
 
@@ -119,8 +125,7 @@ pub(crate) fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     mapping.rate_or_concurrency(arguments, how);
     lengths(arguments, mapping);
     body(arguments, mapping);
-    mapping.shared_cache();
-    mapping.measured_once();
+    mapping.implied(BEHAVIOUR);
 }
 
 fn target(arguments: &Arguments, mapping: &mut Mapping<'_>) {
@@ -192,16 +197,53 @@ fn lengths(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     mapping.tokenizer_option(arguments, "--tokenizer");
 }
 
+/// The options that are members of each request's body.
+const SAMPLING: [(&str, &str); 7] = [
+    ("--temperature", "temperature"),
+    ("--top-p", "top_p"),
+    ("--top-k", "top_k"),
+    ("--min-p", "min_p"),
+    ("--frequency-penalty", "frequency_penalty"),
+    ("--presence-penalty", "presence_penalty"),
+    ("--repetition-penalty", "repetition_penalty"),
+];
+
 fn body(arguments: &Arguments, mapping: &mut Mapping<'_>) {
-    let field = &arguments.field("--ignore-eos");
-    mapping.exact_output(field, arguments.has("--ignore-eos"));
-    for (flag, name) in [("--temperature", "temperature"), ("--top-p", "top_p"), ("--top-k", "top_k"), ("--min-p", "min_p")] {
+    for (flag, name) in SAMPLING {
         if let Some(value) = arguments.one(flag) {
             mapping.body_member(flag, name, &Value::from(value));
         }
     }
+    // vLLM adds these members last, so they take precedence over its options and over what it does by itself.
     mapping.json_body(arguments, "--extra-body");
+    ignore_eos(arguments, mapping);
+    let is_chat = arguments.one("--backend") == Some("openai-chat");
+    if let Some(value) = arguments.one("--logprobs") {
+        if is_chat {
+            mapping.ignored("--logprobs", "requests of this backend do not have it");
+        } else {
+            mapping.body_member("--logprobs", "logprobs", &Value::from(value));
+        }
+    }
+    if !is_chat && !mapping.has_body_member("repetition_penalty") {
+        mapping.body_member("repetition_penalty(implied)", "repetition_penalty", &json!(1.0));
+    }
     if arguments.has("--goodput") {
         mapping.slos("--goodput", &arguments.all("--goodput"));
+    }
+}
+
+/// Maps `ignore_eos`. vLLM sets it for `random` data whatever the option says, and only `--extra-body` replaces it.
+fn ignore_eos(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+    let is_given = arguments.has("--ignore-eos");
+    let is_random = matches!(arguments.one("--dataset-name"), None | Some("random"));
+    if mapping.draft.workload.iter().any(|(name, _)| name == "exact_output") {
+        if is_given {
+            mapping.ignored("--ignore-eos", "`--extra-body` states it, and takes precedence");
+        }
+    } else if is_given || !is_random {
+        mapping.exact_output(&arguments.field("--ignore-eos"), is_given);
+    } else {
+        mapping.exact_output("ignore_eos(implied)", true);
     }
 }

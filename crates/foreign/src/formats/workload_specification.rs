@@ -34,6 +34,9 @@ const BATCHING: &str = "workload.batching_policy.mode";
 const MODE: &str = "workload.concurrency_model.mode";
 const VALUES: &str = "workload.concurrency_model.values";
 
+/// The members of a distribution of lengths.
+const QUANTILES: &[&str] = &["p50", "p95", "max"];
+
 /// The longest list of lengths.
 const MAX_LENGTHS: usize = 30;
 
@@ -89,13 +92,15 @@ pub(crate) static RULES: &[Rule] = &[
     }),
     rule(MIX, "workload `spec.lengths.pairs`, with their weights", |field, value, mapping| {
         mapping.length_pairs(field, value, ["input_tokens", "output_tokens"]);
-    }),
+    })
+    .reads(&["[].input_tokens", "[].output_tokens", "[].weight"]),
     rule(
         PROMPT,
         "workload `spec.lengths.input`: a number, or quantiles as a histogram; a list is `spec.lengths.pairs`",
         |_, _, _| {},
-    ),
-    rule(COMPLETION, "workload `spec.lengths.output`, alike", |_, _, _| {}),
+    )
+    .reads(QUANTILES),
+    rule(COMPLETION, "workload `spec.lengths.output`, alike", |_, _, _| {}).reads(QUANTILES),
     rule("workload.input_distribution.*", "ignored: lengths only", |field, _, mapping| {
         mapping.ignored(field, "prompts are drawn with the stated lengths only");
     }),
@@ -185,14 +190,16 @@ pub(crate) static RULES: &[Rule] = &[
             "flagged outliers",
             "Assay flags outliers by the median absolute deviation, and discards none",
         );
-    }),
+    })
+    .reads(&["method", "keep_raw_samples", "auto_flag_only", "discard_requires_written_reason"]),
     rule("measurement_policy.confidence_policy", "intervals of 95 %", |field, _, mapping| {
         mapping.approximated(
             field,
             "intervals over trials",
             "intervals are those of `docs/statistics.md`; the budget of a gate is the smallest effect that blocks",
         );
-    }),
+    })
+    .reads(&["method", "min_effect_size_pct"]),
     rule(
         "measurement_policy.environment_controls.gpu_clocks_locked",
         "pipeline `spec.controls.locked_clocks`, for publication grade",

@@ -78,6 +78,9 @@ const ATTACHED_PASSWORD_OPTIONS: [(&str, &str); 7] = [
 /// The most words of a command behind its program in which its options are looked for.
 const MAX_OPTIONS: usize = 64;
 
+/// The most `=` of a word that are taken for assignments inside one another.
+const MAX_ASSIGNMENTS: usize = 8;
+
 /// The shortest word behind `the password is` that is taken for a credential.
 const MIN_SAID: usize = 6;
 
@@ -423,7 +426,18 @@ fn is_secret_word(word: &str) -> bool {
 fn is_header(name: &str, value: &str) -> bool {
     let name = name.trim_end_matches([':', '=']);
     let name = name.rsplit_once('=').map_or(name, |(_, name)| name);
-    is_named(name.strip_prefix("-H").unwrap_or(name).trim_start_matches('-'), value)
+    names_of(name).any(|name| is_named(name, value))
+}
+
+/// Returns the names that a word may give to its value: its own without hyphens, and behind one or two options of one letter, such as
+/// `-HX-Api-Key`, `-Dtoken` and `-J-Dtoken`, the name that is attached to them; of `aws.secretAccessKey` also its last part.
+fn names_of(word: &str) -> impl Iterator<Item = &str> {
+    let names = std::iter::successors(Some(word), |word| attached_name(word)).take(3).map(|name| name.trim_start_matches('-'));
+    names.flat_map(|name| [Some(name), name.rsplit_once('.').map(|(_, last)| last)].into_iter().flatten())
+}
+
+fn attached_name(word: &str) -> Option<&str> {
+    word.strip_prefix('-')?.strip_prefix(|letter: char| letter.is_ascii_alphabetic()).filter(|name| !name.is_empty())
 }
 
 /// Returns true for an option of a command whose value is a credential.
@@ -431,7 +445,7 @@ fn is_secret_option(option: &str, value: &str) -> bool {
     match option {
         "-u" | "-U" | "--user" | "--proxy-user" if is_user_with_password(value) => true,
         "-b" | "--cookie" if is_session(value) => true,
-        _ => option.starts_with('-') && is_named(option.trim_start_matches('-'), value),
+        _ => option.starts_with('-') && names_of(option).any(|name| is_named(name, value)),
     }
 }
 
@@ -473,10 +487,16 @@ pub fn credential_in_words(words: &[String]) -> Option<usize> {
     words.iter().position(is_alone).or_else(of_two).or_else(|| (0..texts.len()).find(has_option))
 }
 
-/// Returns true for `--api-key=value`, `API_KEY=value`, `X-Api-Key:value` and `--header=X-Api-Key:value`.
+/// Returns true for `--api-key=value`, `API_KEY=value`, `X-Api-Key:value`, `--header=X-Api-Key:value` and `--jvm=-Dtoken=value`.
 fn is_assignment(word: &str) -> bool {
     let is_secret = |(name, value): (&str, &str)| !is_scheme(value) && is_header(name, value);
-    word.split(['?', '&']).any(|part| part.split_once('=').is_some_and(is_secret) || part.split_once(':').is_some_and(is_secret))
+    let sets = |part: &str| part.match_indices('=').take(MAX_ASSIGNMENTS).any(|(at, _)| is_secret(split_behind(part, at)));
+    word.split(['?', '&']).any(|part| sets(part) || part.split_once(':').is_some_and(is_secret))
+}
+
+/// Returns the parts of a text around the ASCII character at this place.
+fn split_behind(text: &str, at: usize) -> (&str, &str) {
+    (text.get(..at).unwrap_or_default(), text.get(at + 1..).unwrap_or_default())
 }
 
 /// Returns true for an address, or a path with a query, that has a key, a user or a password in it.
@@ -617,6 +637,41 @@ mod tests {
         let place = |words: &[&str]| credential_in_words(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         assert_eq!(place(&["tool", "a", "--token", "canary-4f2b"]), Some(2));
         assert_eq!(place(&["tool", "--token=canary-4f2b"]), Some(1));
+        for word in [
+            "-Dtoken=canary",
+            "-Dapi.token=canary",
+            "-Dspring.datasource.token=canary",
+            "-DgithubToken=canary",
+            "-DapiToken=canary",
+            "-DAPI_TOKEN=canary",
+            "-Daws.secretAccessKey=canary",
+            "-J-Dtoken=canary",
+            "-Ptoken=canary",
+            "-eHF_TOKEN=canary",
+            "-token=canary",
+            "-api-key=canary",
+            "-client_secret=canary",
+            "--client.secret=canary",
+            "--jvm-args=-Dtoken=canary",
+            "--env=HF_TOKEN=canary",
+            "-HX-Api-Key:canary",
+        ] {
+            assert_eq!(place(&["java", word]), Some(1), "{word}");
+        }
+        for words in [["-token", "canary"], ["-D", "token=canary"], ["-e", "HF_TOKEN=canary"], ["--github.token", "canary"]] {
+            assert!(place(&["tool", words[0], words[1]]).is_some(), "{words:?}");
+        }
+        for word in [
+            "-Dtokens=8",
+            "-Dmax.token=8",
+            "-Dtokenizer=gpt2",
+            "-Dtoken=",
+            "-Dtoken=REDACTED",
+            "-Dgen_ai.token.type=input",
+            "-Xmx4g",
+        ] {
+            assert_eq!(place(&["java", word]), None, "{word}");
+        }
         assert_eq!(place(&["tool", "Authorization:", "canary-4f2b"]), Some(1));
         assert_eq!(place(&["tool", r#"{"api_key": "canary-4f2b"}"#]), Some(1));
         assert_eq!(place(&["env", "sshpass", "-v", "-p", "canary", "ssh"]), Some(1));

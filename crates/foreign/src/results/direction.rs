@@ -91,6 +91,7 @@ const HIGHER: &[&str] = &[
     "inference-perf.total_tokens_per_s",
     "k6.iterations_per_s",
     "k6.request_throughput",
+    "loadgen.additional_completed_tokens_per_s",
     "loadgen.completed_samples_per_s",
     "loadgen.completed_tokens_per_s",
     "loadgen.samples_per_s",

@@ -106,3 +106,33 @@ pub enum ResultsError {
     #[error("more than {0}")]
     TooLarge(String),
 }
+
+impl ResultsError {
+    /// Returns what to do, if it is something else than to name a file that the tool wrote.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Damaged { .. } => {
+                Some("the file is cut off, or was changed by hand: copy it again from where the tool wrote it")
+            }
+            Self::DuplicateKey { .. } => Some("the tool writes each key once: keep the one that is meant"),
+            Self::NoNumber { .. } => Some(
+                "it is NaN, infinite, a text, or stated twice, as in two outputs that were put together: give each run a file of its own, or remove the \
+                 field",
+            ),
+            Self::Negative { .. } => {
+                Some("a time, count or size cannot be below zero: correct it at its source, or remove the field")
+            }
+            Self::UnknownUnit { .. } => {
+                Some("`docs/reference/foreign.md` has the units of each field: correct it, or remove the field")
+            }
+            Self::Twice { .. } => Some("remove one of the two, or import the files one by one"),
+            Self::Uneven { .. } => {
+                Some("both lists have an element for each request: the file was changed after the tool wrote it")
+            }
+            Self::Mixed { .. } | Self::Versions(..) | Self::TooLarge(_) => {
+                Some("name the files of one run, or a folder of these alone")
+            }
+            Self::Unknown | Self::NoRows(_) | Self::OnlyLeftOut { .. } | Self::Credential { .. } => None,
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::direction::describe_direction;
-use super::format::{Part, Relation, ResultFormat};
+use super::format::{Label, Part, Place, Relation, ResultFormat};
 use super::registry::RESULT_FORMATS;
 
 /// Returns the page.
@@ -21,6 +21,22 @@ pub fn results_page() -> String {
         add_format(&mut page, format);
     }
     page
+}
+
+/// Returns the labels of a part with their places.
+fn labels(part: &Part) -> Vec<(String, String)> {
+    let place = |label: &Label| match label.place {
+        Place::At(path) => (label.name.to_owned(), format!("`{}`", path.replace('/', "."))),
+        Place::Members(path) => (format!("{}.NAME", label.name), format!("each member of `{}`", path.replace('/', "."))),
+        Place::Folder => (label.name.to_owned(), "the folder of the file".to_owned()),
+    };
+    let mut labels: Vec<(String, String)> = Vec::new();
+    for found in part.scopes.iter().flat_map(|scope| scope.labels).map(place) {
+        if !labels.contains(&found) {
+            labels.push(found);
+        }
+    }
+    labels
 }
 
 fn add_format(page: &mut String, format: &ResultFormat) {
@@ -50,6 +66,13 @@ fn add_format(page: &mut String, format: &ResultFormat) {
                 "| `{path}` | `{}` | {unit} | {statistic} | {better} | {} | {relation} |",
                 field.metric, field.definition
             );
+        }
+        let labels = labels(part);
+        if !labels.is_empty() {
+            page.push_str("\n| label | place |\n| --- | --- |\n");
+        }
+        for (name, place) in labels {
+            let _ = writeln!(page, "| `{name}` | {place} |");
         }
         if !part.not_read.is_empty() {
             page.push_str("\n| not read | reason |\n| --- | --- |\n");

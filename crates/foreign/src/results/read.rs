@@ -105,6 +105,9 @@ type Recognised<'a> = (&'static ResultFormat, &'static Part, Content<'a>);
 
 /// Returns the format and the kind of a file, by the shape of its content.
 fn recognise<'a>(file: &ResultFile<'a>) -> Result<Option<Recognised<'a>>, ResultsError> {
+    // Programs of Windows begin a text in UTF-8 with this mark.
+    let bytes = file.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(file.bytes);
+    let file = &ResultFile { path: file.path, bytes };
     let mut parts = RESULT_FORMATS.iter().flat_map(|format| format.parts.iter().map(move |part| (*format, part)));
     if let Some(documents) = Documents::open(file.path, file.bytes)? {
         let is_of = |part: &&'static Part| !matches!(part.form, Form::Text(_)) && (part.recognises)(documents.first());

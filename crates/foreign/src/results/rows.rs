@@ -206,7 +206,7 @@ struct Number {
 fn numbers(spot: Spot<'_>, scope: &Scope, field: &ResultField, ancestors: &[&Value]) -> Result<Vec<Number>, ResultsError> {
     let Some(here) = ancestors.last() else { return Ok(Vec::new()) };
     let mut found: Vec<(String, &Value, String)> = Vec::new();
-    let shown = |name: &str| join(scope.at, name);
+    let shown = |name: &str| super::not_read::shown(&join(scope.at, name));
     match (field.field.split_once("{}"), field.shape) {
         (Some((before, after)), _) => {
             for (name, value) in here.as_object().into_iter().flatten() {
@@ -218,7 +218,7 @@ fn numbers(spot: Spot<'_>, scope: &Scope, field: &ResultField, ancestors: &[&Val
         }
         (None, Shape::Number(statistic)) => {
             if let Some(value) = at(here, field.field) {
-                found.push((statistic.to_owned(), value, shown(field.field)));
+                found.push((statistic.to_owned(), value, path_in_table(scope, field)));
             }
         }
         (None, Shape::Statistics) => {
@@ -238,6 +238,11 @@ fn numbers(spot: Spot<'_>, scope: &Scope, field: &ResultField, ancestors: &[&Val
         numbers.push(Number { statistic, value, unit });
     }
     Ok(numbers)
+}
+
+/// Returns the path of a field as it is shown. It is that of the table and none of the file, so it holds no credential.
+fn path_in_table(scope: &Scope, field: &ResultField) -> String {
+    join(scope.at, field.field).replace('/', ".")
 }
 
 /// Returns the statistics of an object, and those of its member `percentiles`: name, path and value of each.
@@ -266,7 +271,7 @@ fn sample(
 ) -> Result<Option<(Value, &'static str)>, ResultsError> {
     let value = ancestors.last().and_then(|here| at(here, field.field)).filter(|value| !value.is_null());
     let Some(value) = value else { return Ok(None) };
-    let path = join(scope.at, field.field);
+    let path = path_in_table(scope, field);
     let inside = field.field.rsplit_once('/').map_or("", |(parent, _)| parent);
     let around = ancestors.last().and_then(|here| at(here, inside));
     let unit = unit(spot, field, ancestors, around, &path)?;
@@ -294,13 +299,11 @@ fn unit(
     let around: Vec<&Value> = ancestors.iter().copied().chain(object).collect();
     let stated = text_near(&around, place);
     let found = stated.and_then(|stated| known.iter().find(|(spelling, _)| *spelling == stated));
-    found
-        .map(|(_, unit)| *unit)
-        .ok_or_else(|| ResultsError::UnknownUnit { file: spot.path.to_owned(), field: super::not_read::shown(path) })
+    found.map(|(_, unit)| *unit).ok_or_else(|| ResultsError::UnknownUnit { file: spot.path.to_owned(), field: path.to_owned() })
 }
 
 fn number(spot: Spot<'_>, path: &str, may_be_negative: bool, value: &Value) -> Result<f64, ResultsError> {
-    let (file, field) = (spot.path.to_owned(), super::not_read::shown(path));
+    let (file, field) = (spot.path.to_owned(), path.to_owned());
     match value.as_f64().filter(|number| number.is_finite()) {
         None => Err(ResultsError::NoNumber { file, field }),
         Some(number) if number < 0.0 && !may_be_negative => Err(ResultsError::Negative { file, field }),

@@ -82,6 +82,47 @@ fn a_benchmark_report_states_the_version_of_its_tool() {
     assert!(results.rows.iter().all(|row| !row.labels.contains_key("tool_version")));
 }
 
+/// What differs between two runs has to be a label, or their numbers are compared as if they were of one load.
+#[test]
+fn the_configuration_that_a_file_states_is_a_label() {
+    let labels = |format: &str, from: &str, to: &str| {
+        let results = changed(format, from, to).expect("read");
+        results.rows.first().map(|row| row.labels.clone()).unwrap_or_default()
+    };
+    for (format, from, to) in [
+        ("sglang", "\"random_input_len\": 50", "\"random_input_len\": 8192"),
+        ("sglang", "\"dataset_name\": \"random\"", "\"dataset_name\": \"sharegpt\""),
+        ("sglang", "\"backend\": \"sglang\"", "\"backend\": \"vllm\""),
+        ("vllm", "\"num_prompts\": 4", "\"num_prompts\": 5"),
+        ("vllm", "\"burstiness\": 1.0", "\"burstiness\": 0.5"),
+        ("vllm", "\"backend\": \"openai-chat\"", "\"backend\": \"openai\""),
+        ("benchmark-report", "rate_qps: 2.0", "rate_qps: 2.0, input_seq_len: {distribution: fixed, value: 512}"),
+        ("benchmark-report", "rate_qps: 2.0", "rate_qps: 2.0, output_seq_len: {distribution: fixed, value: 512}"),
+        ("benchmark-report", "rate_qps: 2.0", "rate_qps: 2.0, source: sampled"),
+        ("aiperf", "\"mean\": 50.0", "\"mean\": 8192.0"),
+        ("guidellm", "\"prompt_tokens\": 50,", "\"prompt_tokens\": 8192,"),
+        ("loadgen", "target_qps : 10", "target_qps : 20"),
+    ] {
+        let (before, after) = (labels(format, from, from), labels(format, from, to));
+        assert!(!before.is_empty() && before != after, "{format}: {to}: {after:?}");
+    }
+}
+
+/// LoadGen writes the tokens per second twice if it has the latencies of tokens.
+#[test]
+fn both_numbers_of_a_summary_of_loadgen_are_read() {
+    let twice = "Additional Stats\n================================================\nCompleted tokens per second                 : 74638.54\n";
+    let results =
+        changed("loadgen", "Additional Stats\n================================================\n", twice).expect("read");
+    let value = |metric: &str| results.rows.iter().find(|row| row.metric == metric).map(|row| row.value);
+    assert_eq!(value("loadgen.completed_tokens_per_s"), Some(3_200.5));
+    assert_eq!(value("loadgen.additional_completed_tokens_per_s"), Some(74_638.54));
+    let summary = "Completed tokens per second: 3200.50\n";
+    let refused = changed("loadgen", summary, &summary.repeat(2)).expect_err("a number that is stated twice in one section");
+    assert_eq!(refused.to_string(), "`Completed tokens per second` in `mlperf_log_summary.txt` is no finite number");
+    assert!(refused.hint().is_some_and(|hint| hint.contains("stated twice")));
+}
+
 /// inference-perf sets the rate of a closed loop to its number of requests, so a label of it would be wrong.
 #[test]
 fn a_closed_loop_of_inference_perf_has_no_request_rate() {

@@ -12,7 +12,7 @@ mod tests;
 
 use serde_json::{Map, Value, json};
 
-use crate::document::{Rule, docs, map_fields, rule};
+use crate::document::{Rule, WHOLE, docs, map_fields, rule};
 use crate::draft::{IndicatorDraft, Member, member};
 use crate::format::{Example, ExampleInput, Format, Reader};
 use crate::mapping::Mapping;
@@ -52,16 +52,19 @@ pub(crate) static RULES: &[Rule] = &[
         "a file beside the workload with its sha256, or `spec.script.url`, which the plan fetches and pins",
         |_, _, _| {},
     ),
-    rule("environment", "workload `spec.parameters`; credentials become references of the target's `env`", |_, _, _| {}),
+    rule("environment", "workload `spec.parameters`; credentials become references of the target's `env`", |_, _, _| {})
+        .reads(&["[].name", "[].value"]),
     rule("batch_size", "pipeline `spec.trials.count`, a number or its digits; absent: 1", |_, _, _| {}),
     rule("base", "workload `spec.image`, or the base of a `Containerfile` if there are steps that build an image", |_, _, _| {}),
     rule("update", "a step of `Containerfile`", |_, _, _| {}),
     rule("packages", "a step of `Containerfile`", |_, _, _| {}),
     rule("upgrade_pip", "a step of `Containerfile`", |_, _, _| {}),
     rule("python_packages", "a step of `Containerfile`", |_, _, _| {}),
-    rule("files", "files beside the script if they are in `/home/amun`, or else a step of `Containerfile`", |_, _, _| {}),
-    rule("python.requirements", "`Pipfile` beside the script, and a step of `Containerfile`", |_, _, _| {}),
-    rule("python.requirements_locked", "`Pipfile.lock` beside the script, and a step of `Containerfile`", |_, _, _| {}),
+    rule("files", "files beside the script if they are in `/home/amun`, or else a step of `Containerfile`", |_, _, _| {})
+        .reads(&["[].path", "[].content"]),
+    rule("python.requirements", "`Pipfile` beside the script, and a step of `Containerfile`", |_, _, _| {}).reads(WHOLE),
+    rule("python.requirements_locked", "`Pipfile.lock` beside the script, and a step of `Containerfile`", |_, _, _| {})
+        .reads(WHOLE),
     rule("python.runtime_environment", "ignored: it describes the stack, and does not change it", |field, _, mapping| {
         mapping.ignored(field, "it describes for what the stack was resolved, and installs nothing");
     }),

@@ -27,7 +27,7 @@ fn resources(document: &Value, mapping: &mut Mapping<'_>) {
             None => (format!("{path}(absent)"), default.to_owned()),
         };
         let to = format!("pipeline spec.stages[2].resources.{name}");
-        if accepts(&member("resources", json!({name: value})), false) {
+        if accepts(mapping, &member("resources", json!({name: value})), false) {
             kept.insert(name.to_owned(), Value::from(value));
             mapping.mapped(&field, &to);
         } else {
@@ -68,7 +68,7 @@ fn expression(document: &Value, name: &str, label: &str, mapping: &mut Mapping<'
         let found = json!({"key": label, "operator": "In", "values": [value]});
         match &demand {
             Some((known, _)) if *known != value => mapping.refused(&field, "`run` demands another value: write the same in both"),
-            _ if value.is_empty() || !accepts(&member("affinity", affinity(std::slice::from_ref(&found))), true) => {
+            _ if value.is_empty() || !accepts(mapping, &member("affinity", affinity(std::slice::from_ref(&found))), true) => {
                 mapping.refused(
                     &field,
                     "the value of a label has letters, digits, `-`, `_` and `.`, at most 63: write one, or remove the field",

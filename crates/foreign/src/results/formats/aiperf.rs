@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::failed;
 use crate::results::format::{
-    Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Shape, Unit, WRITTEN_BY_TOOL, label,
+    Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Shape, Unit, WRITTEN_BY_TOOL, label,
 };
 use crate::results::left_out::LeftOut;
 use Relation::{Differs, Equal, Unlike};
@@ -35,23 +35,15 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
                     && ["request_latency", "request_throughput", "error_summary"].iter().any(|name| document.get(name).is_some())
             },
             version: "aiperf_version",
-            scopes: &[Scope {
-                at: "",
-                kind: ScopeKind::Statistics,
-                labels: &[
-                    label("concurrency", "input_config/phases[kind=profiling]/concurrency"),
-                    label("request_rate", "input_config/phases[kind=profiling]/rate"),
-                ],
-                fields: SUMMARY,
-            }],
+            scopes: &[Scope { at: "", kind: ScopeKind::Statistics, labels: LABELS, fields: SUMMARY }],
             not_read: &[
-                ("input_config", "the configuration, which is no result"),
+                ("input_config", "the configuration that is no label"),
                 ("run_info", "the command line and the seed, which are no results"),
                 ("telemetry_data", "telemetry of GPUs"),
                 ("server_metrics", "metrics of the server"),
                 ("error_summary", "texts of errors; `request_error_rate` and `error_request_count` have their number"),
-                ("start_time", "a time without a zone"),
-                ("end_time", "a time without a zone"),
+                ("start_time", "an absolute time"),
+                ("end_time", "an absolute time"),
                 ("schema_version", "the version of the file's layout"),
                 ("benchmark_id", "a name"),
                 ("was_cancelled", "a state"),
@@ -79,6 +71,25 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
         },
     ],
 };
+
+/// The dataset of a command line has the name `main`.
+const LABELS: &[Label] = &[
+    label("concurrency", "input_config/phases[kind=profiling]/concurrency"),
+    label("request_rate", "input_config/phases[kind=profiling]/rate"),
+    label("load", "input_config/phases[kind=profiling]/type"),
+    label("requests", "input_config/phases[kind=profiling]/requests"),
+    label("duration", "input_config/phases[kind=profiling]/duration"),
+    label("endpoint_type", "input_config/endpoint/type"),
+    label("streaming", "input_config/endpoint/streaming"),
+    label("ignore_eos", "input_config/endpoint/extra/ignore_eos"),
+    label("dataset_type", "input_config/datasets[name=main]/type"),
+    label("dataset", "input_config/datasets[name=main]/dataset"),
+    label("input_tokens", "input_config/datasets[name=main]/prompts/isl/mean"),
+    label("input_stddev", "input_config/datasets[name=main]/prompts/isl/stddev"),
+    label("output_tokens", "input_config/datasets[name=main]/prompts/osl/mean"),
+    label("output_stddev", "input_config/datasets[name=main]/prompts/osl/stddev"),
+    label("turns", "input_config/datasets[name=main]/turns/mean"),
+];
 
 /// Leaves a summary out whose run was cancelled, except for the version of the tool.
 fn leave_out_incomplete(summary: &mut Value, left_out: &mut LeftOut) {

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::results::format::{
-    BY_DOCUMENTED_FORMAT, Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Shape, all,
-    label, one,
+    BY_DOCUMENTED_FORMAT, Form, Label, Part, Place, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Shape,
+    all, label, one,
 };
 use Relation::{Differs, Unlike};
 
@@ -31,7 +31,16 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
 
 /// The most lines of a file.
 const MAX_LINES: usize = 10_000;
-const LABELS: &[Label] = &[label("scenario", "scenario"), label("mode", "mode"), label("result", "result")];
+const LABELS: &[Label] = &[
+    label("scenario", "scenario"),
+    label("mode", "mode"),
+    label("result", "result"),
+    label("target_qps", "parameters/target_qps"),
+    label("samples_per_query", "parameters/samples_per_query"),
+    label("min_duration_ms", "parameters/min_duration (ms)"),
+    label("min_query_count", "parameters/min_query_count"),
+    label("performance_sample_count", "parameters/performance_sample_count"),
+];
 const RANK: &str = "percentiles are order statistics, not interpolated";
 
 static FIELDS: &[ResultField] = &[
@@ -73,7 +82,29 @@ static FIELDS: &[ResultField] = &[
         "output tokens / time from the first scheduled time to the last completion",
         Differs("output_tokens_per_s", "over the time to the last completion; Assay takes its window"),
     ),
+    one(
+        "additional/Completed tokens per second",
+        "loadgen.additional_completed_tokens_per_s",
+        "tokens/s",
+        "the same in the additional statistics, if the summary states it, too: LoadGen computes both alike",
+        Differs("output_tokens_per_s", "over the time to the last completion; Assay takes its window"),
+    ),
 ];
+
+/// The headings of the sections of a summary.
+const HEADINGS: [(&str, Section); 3] = [
+    ("MLPerf Results Summary", Section::Summary),
+    ("Additional Stats", Section::Additional),
+    ("Test Parameters Used", Section::Parameters),
+];
+
+/// A section of a summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Section {
+    Summary,
+    Additional,
+    Parameters,
+}
 
 /// The phrases of lines of statistics, with the member that each becomes.
 const PHRASES: [(&str, &str); 4] = [
@@ -85,34 +116,60 @@ const PHRASES: [(&str, &str); 4] = [
 
 /// Makes a document of the lines; `None` if they are of another format.
 fn parse(text: &str) -> Option<Value> {
-    let mut lines = text.lines();
-    let is_summary = lines.by_ref().take(5).any(|line| line.trim() == "MLPerf Results Summary");
+    let is_summary = text.lines().take(5).any(|line| line.trim() == "MLPerf Results Summary");
     if !is_summary || text.lines().count() > MAX_LINES {
         return None;
     }
     let mut document = Map::new();
     let mut rest = Vec::new();
-    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
-        let (name, value) = (name.trim(), value.trim());
-        let is_field = FIELDS.iter().any(|field| field.field == name && field.shape != Shape::Statistics);
-        match (name, statistic_of(name)) {
-            ("Scenario" | "Mode" | "Result is", _) => {
-                let name = if name == "Result is" { "result".to_owned() } else { name.to_ascii_lowercase() };
-                state(&mut document, name, json!(value));
-            }
-            (_, Some((member, statistic))) => {
-                if let Value::Object(statistics) = document.entry(member).or_insert_with(|| json!({})) {
-                    state(statistics, statistic, number(value));
-                }
-            }
-            _ if is_field => {
-                state(&mut document, name.to_owned(), number(value));
-            }
-            _ => rest.push(json!(name)),
+    let mut section = Section::Summary;
+    for line in text.lines() {
+        section = HEADINGS.iter().find(|(heading, _)| *heading == line.trim()).map_or(section, |(_, section)| *section);
+        let Some((name, value)) = line.split_once(':') else { continue };
+        if !take(section, name.trim(), value.trim(), &mut document) {
+            rest.push(json!(name.trim()));
         }
     }
     document.insert("lines".to_owned(), Value::Array(rest));
     Some(Value::Object(document))
+}
+
+/// Takes a line into the document; returns false if no field or label is there for it.
+fn take(section: Section, name: &str, value: &str, document: &mut Map<String, Value>) -> bool {
+    let is_field = |name: &str| FIELDS.iter().any(|field| field.field == name && field.shape != Shape::Statistics);
+    match (name, statistic_of(name)) {
+        _ if section == Section::Parameters => return take_parameter(name, value, document),
+        ("Scenario" | "Mode" | "Result is", _) => {
+            let name = if name == "Result is" { "result".to_owned() } else { name.to_ascii_lowercase() };
+            state(document, name, json!(value));
+        }
+        (_, Some((member, statistic))) => state_in(document, member, statistic, number(value)),
+        // LoadGen writes this number into both sections.
+        _ if section == Section::Additional && document.contains_key(name) && is_field(&format!("additional/{name}")) => {
+            state_in(document, "additional", name.to_owned(), number(value));
+        }
+        _ if is_field(name) => state(document, name.to_owned(), number(value)),
+        _ => return false,
+    }
+    true
+}
+
+/// Takes a parameter that is a label. The rate is that of the load in the scenario `Server` alone; in others, it is a guess.
+fn take_parameter(name: &str, value: &str, document: &mut Map<String, Value>) -> bool {
+    let is_label =
+        LABELS.iter().any(|label| matches!(label.place, Place::At(path) if path.strip_prefix("parameters/") == Some(name)));
+    let is_load = name != "target_qps" || document.get("scenario").and_then(Value::as_str) == Some("Server");
+    if is_label && is_load {
+        state_in(document, "parameters", name.to_owned(), json!(value));
+    }
+    is_label && is_load
+}
+
+/// Sets a member of an object of the document.
+fn state_in(document: &mut Map<String, Value>, object: &str, name: String, value: Value) {
+    if let Value::Object(members) = document.entry(object).or_insert_with(|| json!({})) {
+        state(members, name, value);
+    }
 }
 
 /// Sets a member. A second summary in the file states it again: both are a text then, which is an error where a number is expected.
@@ -160,6 +217,24 @@ mod tests {
         let twice = parse(&(summary.to_owned() + &summary.replace("VALID", "INVALID").replace("200", "100"))).expect("a summary");
         assert_eq!(twice["Samples per second"], "200.0 and 100.0");
         assert_eq!((&twice["latency"]["min"], &twice["result"]), (&json!("1.0 and 1.0"), &json!("VALID and INVALID")));
+    }
+
+    #[test]
+    fn a_number_of_two_sections_is_two() {
+        let summary = "MLPerf Results Summary\nScenario : Server\nCompleted tokens per second: 100282.36\nAdditional Stats\n\
+                       Completed tokens per second                 : 74638.54\nTest Parameters Used\ntarget_qps : 104\nmax_async_queries : 0\n";
+        let document = parse(summary).expect("a summary");
+        assert_eq!(
+            (&document["Completed tokens per second"], &document["additional"]["Completed tokens per second"]),
+            (&json!(100_282.36), &json!(74_638.54))
+        );
+        assert_eq!((&document["parameters"], &document["lines"]), (&json!({"target_qps": "104"}), &json!(["max_async_queries"])));
+        let offline = parse(&summary.replace("Server", "Offline")).expect("a summary");
+        assert_eq!(offline.get("parameters"), None, "the rate of another scenario is a guess");
+        let additional_alone = parse(&summary.replacen("Completed tokens per second", "Other", 1)).expect("a summary");
+        assert_eq!(additional_alone["Completed tokens per second"], json!(74_638.54), "older versions have it there");
+        let twice = parse(&(summary.to_owned() + summary)).expect("a summary");
+        assert_eq!(twice["Completed tokens per second"], "100282.36 and 100282.36", "a second summary is none of the same run");
     }
 
     #[test]

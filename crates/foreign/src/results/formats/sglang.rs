@@ -46,18 +46,21 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
             ("input_lens", "lengths of prompts; `total_input_tokens` has their sum"),
             ("output_lens", "lengths of responses; `total_output_tokens` has their sum"),
             ("server_info", "the configuration of the server, which is no result"),
-            ("sharegpt_output_len", "the configuration, which is no result"),
-            ("random_input_len", "the configuration, which is no result"),
-            ("random_output_len", "the configuration, which is no result"),
-            ("random_range_ratio", "the configuration, which is no result"),
-            ("dataset_name", "the configuration, which is no result"),
-            ("backend", "the configuration, which is no result"),
         ],
     }],
 };
 
-const LABELS: &[Label] =
-    &[label("tag", "tag"), label("request_rate", "request_rate"), label("max_concurrency", "max_concurrency")];
+const LABELS: &[Label] = &[
+    label("tag", "tag"),
+    label("backend", "backend"),
+    label("dataset_name", "dataset_name"),
+    label("request_rate", "request_rate"),
+    label("max_concurrency", "max_concurrency"),
+    label("random_input_len", "random_input_len"),
+    label("random_output_len", "random_output_len"),
+    label("random_range_ratio", "random_range_ratio"),
+    label("sharegpt_output_len", "sharegpt_output_len"),
+];
 const WAIT: &str =
     "counted from the send time, after the wait for `max_concurrency`; Assay counts from the intended time, which includes it";
 const TTFT: Relation = Differs("ttft_ms", WAIT);

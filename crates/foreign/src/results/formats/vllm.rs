@@ -47,18 +47,25 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
             ("output_lens", "lengths of responses; `total_output_tokens` has their sum"),
             ("start_times", "absolute times"),
             ("date", "a time without a zone"),
-            ("backend", "the configuration, which is no result"),
-            ("endpoint_type", "the configuration, which is no result"),
+            ("endpoint_type", "the kind of the client, which `backend` has as well"),
             ("label", "a name"),
             ("tokenizer_id", "a name"),
-            ("num_prompts", "the configuration, which is no result"),
-            ("burstiness", "the configuration, which is no result"),
         ],
     }],
 };
 
-const LABELS: &[crate::results::format::Label] =
-    &[label("model", "model_id"), label("request_rate", "request_rate"), label("concurrency", "max_concurrency")];
+/// The files do not state the dataset and the lengths.
+const LABELS: &[crate::results::format::Label] = &[
+    label("model", "model_id"),
+    label("backend", "backend"),
+    label("num_prompts", "num_prompts"),
+    label("request_rate", "request_rate"),
+    label("burstiness", "burstiness"),
+    label("concurrency", "max_concurrency"),
+    label("ramp_up_strategy", "ramp_up_strategy"),
+    label("ramp_up_start_rps", "ramp_up_start_rps"),
+    label("ramp_up_end_rps", "ramp_up_end_rps"),
+];
 
 const WAIT: &str =
     "counted from the send time, after the wait for `max_concurrency`; Assay counts from the intended time, which includes it";
