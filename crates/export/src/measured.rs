@@ -51,11 +51,6 @@ impl<'a> Measured<'a> {
         sent
     }
 
-    /// Returns the requests that the client cancelled as planned.
-    pub(crate) fn cancelled(&self) -> usize {
-        self.not_ok.iter().filter(|sent| sent.record.outcome == Outcome::Cancelled).count()
-    }
-
     /// Returns the requests that the client ended: those that it cancelled as planned, and those in flight at the end.
     pub(crate) fn ended_by_client(&self) -> usize {
         self.not_ok.iter().filter(|sent| sent.record.outcome.is_of_client()).count()
