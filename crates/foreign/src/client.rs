@@ -52,18 +52,12 @@ impl Mapping<'_> {
         if self.draft.load.iter().any(|(name, _)| name == "timeout") {
             return;
         }
-        match client.timeout {
-            Some(limit) => {
-                self.draft.load.push(member("timeout", limit));
-                self.mapped("timeout(implied)", "workload spec.load.timeout");
-            }
-            None => {
-                let how = format!(
-                    "{} has no limit for a request; Assay counts one as failed after 5 minutes (`load.timeout`)",
-                    client.tool
-                );
-                self.approximated("timeout(implied)", "workload spec.load", &how);
-            }
+        if let Some(limit) = client.timeout {
+            self.draft.load.push(member("timeout", limit));
+            return self.mapped("timeout(implied)", "workload spec.load.timeout");
         }
+        let tool = client.tool;
+        let how = format!("{tool} has no limit for a request; Assay counts one as failed after 5 minutes (`load.timeout`)");
+        self.approximated("timeout(implied)", "workload spec.load", &how);
     }
 }

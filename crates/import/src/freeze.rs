@@ -83,16 +83,14 @@ fn artifact(name: String, bytes: &[u8], media_type: &str) -> Artifact {
 }
 
 fn failure(error: ResultsError) -> Failure {
-    match error {
-        ResultsError::Credential { .. } => Failure::new(ErrorCode::ForeignCredential, format!("{error}, so nothing was stored"))
-            .hint("files are frozen as they are: replace the value by `REDACTED` in the file, and import it again"),
-        _ => {
-            let failure = Failure::new(ErrorCode::ForeignResults, error.to_string());
-            match error.hint() {
-                Some(hint) => failure.hint(hint),
-                None => failure,
-            }
-        }
+    if matches!(error, ResultsError::Credential { .. }) {
+        return Failure::new(ErrorCode::ForeignCredential, format!("{error}, so nothing was stored"))
+            .hint("files are frozen as they are: replace the value by `REDACTED` in the file, and import it again");
+    }
+    let failure = Failure::new(ErrorCode::ForeignResults, error.to_string());
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
     }
 }
 
