@@ -44,7 +44,7 @@ fn unbounded() -> &'static (Fixture, String) {
     static UNBOUNDED: OnceLock<(Fixture, String)> = OnceLock::new();
     UNBOUNDED.get_or_init(|| {
         let fixture = Fixture::shared();
-        let (code, search) = search(&fixture, &["--find-max", "concurrency", "--up-to", "16", "--requests", "20"]);
+        let (code, search) = search(&fixture, &["--find-max", "concurrency", "--up-to", "16", "--requests", "100"]);
         assert_eq!((code, list(&search["runs"]).len()), (41, 2), "{search:#}");
         let result = text(&search["result"]).to_owned();
         (fixture, result)
@@ -138,7 +138,7 @@ fn a_document_that_contradicts_its_runs_or_itself_is_refused() {
         result.body.rounds[1].run_id = first;
     });
     assert!(twice.contains("its round 2 is the run of an earlier round"), "{twice}");
-    let (code, _) = search(&unbounded().0, &["--concurrency", "1,2,4,8,16", "--requests", "20", "--run-id", "wide"]);
+    let (code, _) = search(&unbounded().0, &["--concurrency", "1,2,4,8,16", "--requests", "100", "--run-id", "wide"]);
     assert_eq!(code, 0);
     let wide = refused("changed-13", |result| result.body.rounds[0].run_id = "wide".parse().expect("a run id"));
     assert!(wide.contains("the run `wide` is no round of a search: it has 5 loads, and the round 4"), "{wide}");
