@@ -280,7 +280,7 @@ fn every_column_of_a_dimension_has_a_writer() {
     }
 }
 
-/// The fixture's target runs as a pod on a node whose driver nobody read; dcgm-exporter labels its GPUs.
+/// The fixture's target runs as a pod on a node whose driver was not asked; dcgm-exporter labels its GPUs.
 fn on_node(hosts: &[Json]) -> Environment {
     let mut target = provisioned("t", &["node-1"], None);
     target["pods"] = json!([{"name": "p", "uid": "p-uid", "node": "node-1", "ready": true, "containers": []}]);
