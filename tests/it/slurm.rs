@@ -106,7 +106,7 @@ fn jobs_that_waited_longer_than_those_of_an_earlier_run_are_explained() {
     let shown = fixture.assay(&["explain", "after", "--against", "before"]).success().stdout;
     for part in [
         "Most evidence: The run's Slurm jobs waited longer for their nodes.",
-        "time until the job started: 3.50 -> 1875 s",
+        "time until the job started: 3.50 -> 1880 s",
         "message   SlurmJob bench: nodes node1",
         "at        all cases at all points",
     ] {
