@@ -8,7 +8,7 @@ use crate::mapping::Mapping;
 /// The default time limit of the clients that are made of vLLM's benchmark, and of AIPerf.
 pub(crate) const SIX_HOURS: Option<&str> = Some("6h");
 
-/// What a client does unless a field says otherwise.
+/// The requests of a client unless a field says otherwise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     /// The tool.

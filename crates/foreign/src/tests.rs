@@ -288,7 +288,7 @@ fn a_member_that_is_not_known_is_named_wherever_it_is() {
             let Ok(document) = parse_one(text) else { continue };
             // Of a report, the scenario alone is read.
             let is_read = |pointer: &String| each.name != "report" || pointer.starts_with("/config/");
-            // Of a file with several parts, the one that is asked for.
+            // Of a file with several parts, the requested one.
             let only = each.options.split_whitespace().skip_while(|word| *word != "--only").nth(1).map(|part| format!("/{part}"));
             let is_asked = |pointer: &String| only.as_ref().is_none_or(|part| pointer.starts_with(part.as_str()));
             for pointer in maps_of(&document, String::new()).into_iter().filter(is_read).filter(is_asked) {

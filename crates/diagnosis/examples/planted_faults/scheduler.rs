@@ -42,20 +42,20 @@ pub(crate) enum Use {
 /// The place that a run's objects wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    ForQuota,
-    ForNode,
-    ForSlurm,
+    Quota,
+    Node,
+    Slurm,
 }
 
 impl Waiting {
-    pub(crate) const ALL: [Self; 3] = [Self::ForQuota, Self::ForNode, Self::ForSlurm];
+    pub(crate) const ALL: [Self; 3] = [Self::Quota, Self::Node, Self::Slurm];
 
     /// Returns its name, and the rule that names it.
     pub(crate) fn description(self) -> (&'static str, &'static str) {
         match self {
-            Self::ForQuota => ("a Kueue queue whose quota others use", "workload-quota-wait"),
-            Self::ForNode => ("nodes that pods of others fill", "pods-unschedulable"),
-            Self::ForSlurm => ("a Slurm partition that jobs of others fill", "slurm-wait"),
+            Self::Quota => ("a Kueue queue whose quota others use", "workload-quota-wait"),
+            Self::Node => ("nodes that pods of others fill", "pods-unschedulable"),
+            Self::Slurm => ("a Slurm partition that jobs of others fill", "slurm-wait"),
         }
     }
 }
@@ -143,19 +143,19 @@ pub(crate) fn record(set: SeedSet, waiting: Waiting, of: Use, number: u32, is_ke
 /// Returns the facts of a Job, read from what a cluster responds.
 fn object(waiting: Waiting, number: usize, job: &Waited, draws: &mut Draws) -> Window {
     let (facts, left_out) = match waiting {
-        Waiting::ForQuota => {
+        Waiting::Quota => {
             let read = ClusterEvents::read(b"[]", b"[]", json!([workload(number, job)]).to_string().as_bytes());
             (read.events, read.left_out)
         }
-        Waiting::ForNode => {
-            let events: Vec<Value> = (0..1 + draws.below(3)).flat_map(|pod| pod_events(number, pod, job, draws)).collect();
+        Waiting::Node => {
+            let events: Vec<Value> = (0..=draws.below(3)).flat_map(|pod| pod_events(number, pod, job, draws)).collect();
             let read = ClusterEvents::read(json!(events).to_string().as_bytes(), b"[]", b"[]");
             (read.events, read.left_out)
         }
-        Waiting::ForSlurm => read_sacct("slurm/planted.json", slurm_job(number, job, draws).to_string().as_bytes()),
+        Waiting::Slurm => read_sacct("slurm/planted.json", slurm_job(number, job, draws).to_string().as_bytes()),
     };
     assert_eq!(left_out, Vec::<String>::new(), "facts that this program wrote");
-    let stage = (waiting == Waiting::ForNode).then(|| "execute".to_owned());
+    let stage = (waiting == Waiting::Node).then(|| "execute".to_owned());
     Window { events: facts.iter().map(|fact| event(fact, stage.clone())).collect(), ..Window::default() }
 }
 

@@ -82,7 +82,7 @@ fn a_benchmark_report_states_the_version_of_its_tool() {
     assert!(results.rows.iter().all(|row| !row.labels.contains_key("tool_version")));
 }
 
-/// What differs between two runs has to be a label, or their numbers are compared as if they were of one load.
+// A difference between two runs that is no label would let their numbers be compared as if they were of one load.
 #[test]
 fn the_configuration_that_a_file_states_is_a_label() {
     let labels = |format: &str, from: &str, to: &str| {

@@ -164,12 +164,12 @@ impl SearchOptions {
     }
 }
 
-/// Returns the duration in which a load of so many requests per second hardly ever has too few for a number, even if they arrive at random: in whole seconds.
+/// Returns the duration in which a load of this rate hardly ever has too few requests for a number, even if they arrive at random: in whole seconds.
 pub(super) fn needed_duration_s(per_s: f64) -> u64 {
     (MIN_REQUESTS as f64 * 1.3 / per_s).ceil() as u64
 }
 
-/// Returns true if a trial of so many requests per second that lasts so long has fewer than a number needs.
+/// Returns true if a trial of this rate and duration has fewer requests than a number needs.
 pub(super) fn is_too_short(per_s: f64, duration: Duration) -> bool {
     per_s * duration.as_secs_f64() < MIN_REQUESTS as f64
 }
