@@ -343,7 +343,7 @@ fn a_refused_option_states_its_limits_in_options() {
             &["--concurrency", "2", "--adapter", "sql=0"],
             &["no weight is above 0", "a weight is 0 or more, and that of one at least above 0\n"],
         ),
-        (&["--rate", "-1"], &["hint: write a value that is above 0 and at most 10000000\n"]),
+        (&["--rate", "-1"], &["hint: write a value that is at least 0.0001 and at most 10000000\n"]),
     ];
     for (options, parts) in cases {
         let refused = fixture.assay(&[&["bench", "--simulator", "fast"], options].concat()).refuses(2, "option");

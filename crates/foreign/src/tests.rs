@@ -232,7 +232,7 @@ fn with_option(base: &[&str], flag: &Flag) -> Vec<String> {
 fn each_option_of_a_command_has_its_outcome() {
     let genai = "genai-bench benchmark --api-backend vllm --api-base http://h:1 --api-model-name m --task text-to-text --traffic-scenario D(1,2) \
                  --num-concurrency 1 --max-time-per-run 1 --max-requests-per-run 1";
-    let sglang_base = "python -m sglang.bench_serving --model m --dataset-name random --request-rate 2";
+    let sglang_base = "python -m sglang.bench_serving --backend sglang-oai --model m --dataset-name random --request-rate 2";
     let guidellm_base = "guidellm benchmark --target http://h:1 --model m --profile constant --rate 1 --max-seconds 9 --data prompt_tokens=2,output_tokens=3";
     let guidellm_run_base = "guidellm run --backend kind=openai_http,target=http://h:1,model=m --profile kind=constant,rate=1 \
                              --constraint kind=max_duration,seconds=9 --data kind=synthetic_text,prompt_tokens=2,output_tokens=3";

@@ -93,18 +93,44 @@ fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     mapping.settle_model("--model");
     mapping.rate_or_concurrency(arguments, "Assay's Poisson process has draws of its own");
     lengths(arguments, mapping);
-    let field = &arguments.field("--disable-ignore-eos");
-    mapping.exact_output(field, !arguments.has("--disable-ignore-eos"));
     if arguments.has("--disable-stream") {
         mapping.draft.workload.push(member("streaming", false));
         mapping.mapped("--disable-stream", "workload spec.streaming");
     }
-    mapping.json_body(arguments, "--extra-request-body");
+    if arguments.one("--extra-request-body").is_some() && is_native(arguments) {
+        mapping.refused(
+            "--extra-request-body",
+            "its members are those of `/generate`: write `--backend sglang-oai` with those of `/v1/completions`",
+        );
+    } else {
+        mapping.json_body(arguments, "--extra-request-body");
+    }
+    ignore_eos(arguments, mapping);
     mapping.implied(BEHAVIOUR);
 }
 
+/// Maps `ignore_eos`, which the tool sends unless an option says otherwise. A member of the extra body replaces it.
+fn ignore_eos(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+    let is_disabled = arguments.has("--disable-ignore-eos");
+    if !mapping.draft.workload.iter().any(|(name, _)| name == "exact_output") {
+        mapping.exact_output(&arguments.field("--disable-ignore-eos"), !is_disabled);
+    } else if is_disabled {
+        mapping.ignored("--disable-ignore-eos", "`--extra-request-body` states it, and takes precedence");
+    }
+}
+
+/// Returns the backend that an option names, or the default.
+fn backend_of(arguments: &Arguments) -> &str {
+    arguments.one("--backend").unwrap_or("sglang")
+}
+
+/// Returns true if requests go to `/generate`.
+fn is_native(arguments: &Arguments) -> bool {
+    matches!(backend_of(arguments), "sglang" | "sglang-native")
+}
+
 fn target(arguments: &Arguments, mapping: &mut Mapping<'_>) {
-    let backend = arguments.one("--backend").unwrap_or("sglang");
+    let backend = backend_of(arguments);
     let field = &arguments.field("--backend");
     let (api, stack, port) = match backend {
         "sglang" | "sglang-native" | "sglang-oai" => ("completions", "sglang", 30000),
@@ -118,7 +144,7 @@ fn target(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     };
     mapping.draft.stack = Some(stack.to_owned());
     mapping.draft.workload.insert(0, member("api", api));
-    if backend.starts_with("sglang") && !backend.contains("oai") {
+    if is_native(arguments) {
         mapping.approximated(
             field,
             "workload spec.api",

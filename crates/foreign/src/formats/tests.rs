@@ -645,6 +645,24 @@ fn a_least_output_is_the_exact_one_or_refused_by_its_field() {
 }
 
 #[test]
+fn the_extra_body_of_sglang_states_ignore_eos_and_belongs_to_its_api() {
+    let sglang = |backend: &str, more: &str| {
+        command(&format!(
+            "python -m sglang.bench_serving --backend {backend} --model m --dataset-name random --request-rate 2 {more}"
+        ))
+    };
+    let off = sglang("sglang-oai", "--extra-request-body {\"ignore_eos\":false}");
+    assert!(files(&off).contains("exact_output: false"), "{}", files(&off));
+    assert!(!off.rows.iter().any(|row| row.field.starts_with("--disable-ignore-eos")), "{:#?}", off.rows);
+    let on = sglang("sglang-oai", "--disable-ignore-eos --extra-request-body {\"ignore_eos\":true}");
+    assert!(files(&on).contains("exact_output: true"), "{}", files(&on));
+    assert!(row_of(&on, "--disable-ignore-eos").starts_with("ignored"), "{:#?}", on.rows);
+    let native = sglang("sglang", "--extra-request-body {\"sampling_params\":{\"temperature\":0.7}}");
+    assert_eq!(rows(&native, Outcome::Refused).lines().count(), 1, "{:#?}", native.rows);
+    assert!(row_of(&native, "--extra-request-body").starts_with("refused | its members are those of `/generate`"));
+}
+
+#[test]
 fn genai_bench_drops_ignore_eos_for_the_api_of_openai() {
     let params = "--additional-request-params {\"ignore_eos\":true}";
     let dropped = command(&format!("{GENAI} --api-backend openai {params}"));

@@ -34,21 +34,25 @@ const PASSWORD_ENDS: [&str; 10] = [
 const MIN_DIGITS: usize = 4;
 
 /// The names of services whose `--NAME-key` is a credential, unlike `--sort-key`.
-const SERVICES: [&str; 16] = [
+const SERVICES: [&str; 20] = [
     "account",
     "anthropic",
     "api",
     "aws",
     "azure",
     "cohere",
+    "encryption",
     "google",
     "groq",
     "hf",
     "huggingface",
+    "license",
+    "master",
     "mistral",
     "nvidia",
     "openai",
     "sharedaccess",
+    "ssh",
     "subscription",
     "together",
 ];
@@ -275,7 +279,9 @@ fn is_variable(name: &str, value: &str) -> bool {
 fn is_option(name: &str) -> bool {
     let plain = plain_name(name);
     let is_service_key = || plain.strip_suffix("key").is_some_and(|service| SERVICES.contains(&service));
-    ["pass", "oauth2bearer"].contains(&plain.as_str()) || plain.ends_with("password") || is_service_key()
+    let is_pass = name.rsplit(['-', '_', '.']).next().is_some_and(|last| last.eq_ignore_ascii_case("pass"))
+        || ["dbpass", "keypass", "keystorepass", "storepass", "userpass"].contains(&plain.as_str());
+    is_pass || plain == "oauth2bearer" || plain.ends_with("password") || is_service_key()
 }
 
 /// Returns true if a number is the value of a name that is a password's or a key's.
@@ -654,11 +660,22 @@ mod tests {
             "--client.secret=canary",
             "--jvm-args=-Dtoken=canary",
             "--env=HF_TOKEN=canary",
+            "--db-pass=canary",
+            "--http-pass=canary",
+            "--storepass=canary",
+            "--encryption-key=canary",
             "-HX-Api-Key:canary",
         ] {
             assert_eq!(place(&["java", word]), Some(1), "{word}");
         }
-        for words in [["-token", "canary"], ["-D", "token=canary"], ["-e", "HF_TOKEN=canary"], ["--github.token", "canary"]] {
+        for words in [
+            ["-token", "canary"],
+            ["-D", "token=canary"],
+            ["-e", "HF_TOKEN=canary"],
+            ["--github.token", "canary"],
+            ["--db-pass", "canary"],
+            ["--master-key", "canary"],
+        ] {
             assert!(place(&["tool", words[0], words[1]]).is_some(), "{words:?}");
         }
         for word in [
@@ -669,6 +686,9 @@ mod tests {
             "-Dtoken=REDACTED",
             "-Dgen_ai.token.type=input",
             "-Xmx4g",
+            "--bypass=host",
+            "--two-pass=true",
+            "--sort-key=name",
         ] {
             assert_eq!(place(&["java", word]), None, "{word}");
         }

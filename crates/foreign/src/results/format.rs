@@ -107,6 +107,8 @@ pub(crate) enum Place {
     At(&'static str),
     /// An object, each of whose members is a label of its own. It is looked for like a path.
     Members(&'static str),
+    /// A value of any shape, as JSON. It is looked for like a path; null is none.
+    Whole(&'static str),
     /// The folder of the file, relative to the one that is imported.
     Folder,
 }

@@ -107,7 +107,7 @@ impl Known {
     fn add(&mut self, scope: &Scope) {
         for label in scope.labels {
             match label.place {
-                Place::At(path) => {
+                Place::At(path) | Place::Whole(path) => {
                     self.near.insert(without_conditions(path));
                 }
                 Place::Members(path) => {

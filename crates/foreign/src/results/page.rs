@@ -28,6 +28,7 @@ fn labels(part: &Part) -> Vec<(String, String)> {
     let place = |label: &Label| match label.place {
         Place::At(path) => (label.name.to_owned(), format!("`{}`", path.replace('/', "."))),
         Place::Members(path) => (format!("{}.NAME", label.name), format!("each member of `{}`", path.replace('/', "."))),
+        Place::Whole(path) => (label.name.to_owned(), format!("all of `{}`", path.replace('/', "."))),
         Place::Folder => (label.name.to_owned(), "the folder of the file".to_owned()),
     };
     let mut labels: Vec<(String, String)> = Vec::new();

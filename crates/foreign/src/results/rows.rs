@@ -167,6 +167,10 @@ fn labels(spot: Spot<'_>, labels: &[Label], ancestors: &[&Value]) -> Result<Labe
                     |(name, value): (&String, &Value)| Some((format!("{}.{name}", label.name), crate::value::text(value)?));
                 found.extend(members.into_iter().flatten().filter_map(named).take(MAX_LABELS + 1));
             }
+            Place::Whole(path) => {
+                let value = ancestors.iter().rev().find_map(|value| at(value, path)).filter(|value| !value.is_null());
+                found.extend(value.map(|value| (label.name.to_owned(), value.to_string())));
+            }
             Place::Folder => {
                 let folder = spot.path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
                 found.extend(folder.map(|folder| (label.name.to_owned(), folder)));

@@ -102,6 +102,11 @@ fn the_configuration_that_a_file_states_is_a_label() {
         ("aiperf", "\"mean\": 50.0", "\"mean\": 8192.0"),
         ("guidellm", "\"prompt_tokens\": 50,", "\"prompt_tokens\": 8192,"),
         ("loadgen", "target_qps : 10", "target_qps : 20"),
+        ("aiperf", "\"time_to_first_token\": 50.0", "\"time_to_first_token\": 5.0"),
+        ("guidellm", "\"prefix_buckets\": null", "\"prefix_buckets\": [{\"prefix_tokens\": 4000}]"),
+        ("guidellm", "\"max_concurrency\": 2", "\"max_concurrency\": 8"),
+        ("jmh", "\"measurementBatchSize\": 1", "\"measurementBatchSize\": 1000"),
+        ("k6", "\"vus_max\": {\"value\": 10", "\"vus_max\": {\"value\": 1000"),
     ] {
         let (before, after) = (labels(format, from, from), labels(format, from, to));
         assert!(!before.is_empty() && before != after, "{format}: {to}: {after:?}");
@@ -409,7 +414,8 @@ fn labels_and_rows_are_limited_before_they_take_memory() {
     let members = |count: usize, name: &str| (0..count).map(|at| format!("\"{name}{at}\": \"x\"")).collect::<Vec<_>>().join(",");
     let many = changed("jmh", "\"size\": \"1024\"", &members(65, "p")).expect_err("too many").to_string();
     assert_eq!(many, "more than 64 labels of one number of `jmh-result.json`");
-    changed("jmh", "\"size\": \"1024\"", &members(61, "p")).expect("64 with the benchmark, the mode and the threads");
+    changed("jmh", "\"size\": \"1024\"", &members(60, "p"))
+        .expect("64 with the benchmark, the mode, the threads and the size of a batch");
     let percentiles = (0..60_000).map(|at| format!("\"{}\": 1.0", f64::from(at) / 1_000.0)).collect::<Vec<_>>().join(",");
     let many = changed("jmh", "\"0.0\": 1018.0", &percentiles).expect_err("too many").to_string();
     assert_eq!(many, "more than 50000 numbers");

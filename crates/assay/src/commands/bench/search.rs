@@ -250,7 +250,7 @@ impl Search {
         let ended = EndedSearch { rule: self.rule, rounds: &self.rounds, end, at: Clock.now() };
         let result = sign_search_result(&Store::open(store_uri)?, &keys, &ended)?.manifest;
         self.result = Some(result);
-        if matches!(end, Step::Swept(_) | Step::Found(_)) {
+        if matches!(end, Step::Swept(_) | Step::Found(_)) && !self.seen.iter().all(has_failed_wholly) {
             let name = shell_word(&result.to_string());
             self.say(&format!("`assay show {name}{}` prints the loads for a workload file", store_option(store_uri)));
         }
@@ -628,7 +628,7 @@ fn observation_json(seen: &Observation) -> Value {
         "requests": seen.requests,
         "error_rate": seen.error_rate,
         "requests_per_s": seen.requests_per_s,
-        "mean_e2e_ms": seen.mean_latency_s * 1e3,
+        "mean_e2e_ms": (!has_failed_wholly(seen) && !seen.over_saturated).then_some(seen.mean_latency_s * 1e3),
         "good_fraction": seen.good_fraction,
         "over_saturated": seen.over_saturated,
     })

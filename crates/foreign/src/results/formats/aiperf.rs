@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::failed;
 use crate::results::format::{
-    Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Shape, Unit, WRITTEN_BY_TOOL, label,
+    Form, Label, Part, Place, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Shape, Unit, WRITTEN_BY_TOOL,
+    label,
 };
 use crate::results::left_out::LeftOut;
 use Relation::{Differs, Equal, Unlike};
@@ -81,9 +82,11 @@ const LABELS: &[Label] = &[
     label("duration", "input_config/phases[kind=profiling]/duration"),
     label("endpoint_type", "input_config/endpoint/type"),
     label("streaming", "input_config/endpoint/streaming"),
-    label("ignore_eos", "input_config/endpoint/extra/ignore_eos"),
+    Label { name: "extra", place: Place::Members("input_config/endpoint/extra") },
+    Label { name: "slo", place: Place::Members("input_config/slos") },
     label("dataset_type", "input_config/datasets[name=main]/type"),
     label("dataset", "input_config/datasets[name=main]/dataset"),
+    label("entries", "input_config/datasets[name=main]/entries"),
     label("input_tokens", "input_config/datasets[name=main]/prompts/isl/mean"),
     label("input_stddev", "input_config/datasets[name=main]/prompts/isl/stddev"),
     label("output_tokens", "input_config/datasets[name=main]/prompts/osl/mean"),

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use crate::results::format::{
-    Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, WRITTEN_BY_TOOL, all, label, one,
+    Form, Label, Part, Place, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, WRITTEN_BY_TOOL, all, label,
+    one,
 };
 use Relation::{Differs, Unlike};
 
@@ -67,6 +68,8 @@ const LABELS: &[Label] = &[
     label("strategy", "config/strategy/type_"),
     label("concurrency", "config/strategy/streams"),
     label("request_rate", "config/strategy/rate"),
+    label("max_concurrency", "config/strategy/max_concurrency"),
+    label("rampup_duration", "config/strategy/rampup_duration"),
     label("max_requests", "config/constraints/max_requests/args/count"),
     label("max_duration", "config/constraints/max_duration/args/seconds"),
     label("request_format", "config/backend/request_format"),
@@ -81,6 +84,7 @@ const LABELS: &[Label] = &[
     label("output_tokens_min", "config/spec/data[kind=synthetic_text]/output_tokens_min"),
     label("output_tokens_max", "config/spec/data[kind=synthetic_text]/output_tokens_max"),
     label("turns", "config/spec/data[kind=synthetic_text]/turns"),
+    Label { name: "prefix_buckets", place: Place::Whole("config/spec/data[kind=synthetic_text]/prefix_buckets") },
 ];
 const START: &str = "counted from the start of the request; Assay counts from the intended time if a request has one";
 // The mean of such a rate is the number over the time between the first and the last of the events, or the bounds that the tool gives: `rate_distribution_from_timings`

@@ -50,7 +50,6 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
             ("[]/warmupBatchSize", "the configuration, which is no result"),
             ("[]/measurementIterations", "the configuration, which is no result"),
             ("[]/measurementTime", "the configuration, which is no result"),
-            ("[]/measurementBatchSize", "the configuration, which is no result"),
         ],
     }],
 };
@@ -59,6 +58,7 @@ const LABELS: &[Label] = &[
     label("benchmark", "benchmark"),
     label("mode", "mode"),
     label("threads", "threads"),
+    label("batch_size", "measurementBatchSize"),
     Label { name: "parameter", place: Place::Members("params") },
 ];
 const UNITS: Unit = Unit::StatedAt(

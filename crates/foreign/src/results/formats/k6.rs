@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use crate::results::format::{
-    BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, all, one,
+    BY_DOCUMENTED_FORMAT, Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, all, label,
+    one,
 };
 use Relation::{Differs, Unlike};
 
@@ -27,10 +28,12 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
                 && metrics.and_then(|metrics| metrics.get("iterations")).is_some()
         },
         version: "",
-        scopes: &[Scope { at: "metrics", kind: ScopeKind::Statistics, labels: &[], fields: FIELDS }],
+        scopes: &[Scope { at: "metrics", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS }],
         not_read: &[("root_group", "checks by name"), ("metrics/checks", "checks of the script")],
     }],
 };
+
+const LABELS: &[Label] = &[label("vus_max", "vus_max/value")];
 
 const SEND: &str =
     "counted from the send time, without the wait for a connection; Assay counts from the intended time if a request has one";
