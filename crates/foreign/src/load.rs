@@ -225,6 +225,11 @@ pub(crate) fn clipping(mean: f64, stddev: f64, least: Option<f64>, most: Option<
     format!("lengths are not clipped at {names}, {distances} standard deviations from the mean: Assay clips only at 1")
 }
 
+/// Returns true if bounds cut off so much of a normal distribution that its mean and spread are others without them: a twentieth on both sides together.
+pub(crate) fn is_clipped_much(mean: f64, stddev: f64, least: Option<f64>, most: Option<f64>) -> bool {
+    least.into_iter().chain(most).any(|bound| (bound - mean).abs() < 2.0 * stddev)
+}
+
 /// Returns a number without a fraction if it has none.
 pub(crate) fn plain_number(number: f64) -> Value {
     if number.fract() == 0.0 && number.abs() < 1e15 { json!(number as i64) } else { json!(number) }

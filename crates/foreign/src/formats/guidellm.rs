@@ -8,7 +8,7 @@ use crate::client::{Client, Temperature};
 use crate::command::{Arguments, Flag, Takes, default_in_place, ignored, many, one, refused};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
-use crate::load::{CAP, NO_CAP, WARMUP, clipping};
+use crate::load::{CAP, NO_CAP, WARMUP, clipping, is_clipped_much};
 use crate::mapping::Mapping;
 
 /// The format.
@@ -337,6 +337,9 @@ pub(crate) fn length_names() -> impl Iterator<Item = String> {
     SIDES.iter().flat_map(|(_, name)| ["", "_stdev", "_min", "_max"].map(|end| format!("{name}{end}")))
 }
 
+/// The remedy for bounds that change a normal distribution: Assay clips only at 1.
+const CLIPPED: &str = "leave out the bounds or the standard deviation: a bound within two of them changes the mean, and Assay does not clip lengths";
+
 /// The lengths of synthetic data.
 #[derive(Debug)]
 pub(crate) struct Lengths {
@@ -358,6 +361,9 @@ pub(crate) fn lengths(given: &BTreeMap<String, u64>) -> Result<Lengths, &'static
             (Some(stddev), ..) => {
                 if least.is_some() || most.is_some() {
                     let [least, most] = [least, most].map(|bound| bound.map(|bound| bound as f64));
+                    if is_clipped_much(tokens as f64, stddev as f64, least, most) {
+                        return Err(CLIPPED);
+                    }
                     notes.push((side, clipping(tokens as f64, stddev as f64, least, most)));
                 }
                 json!({"normal": {"mean": tokens, "stddev": stddev}})

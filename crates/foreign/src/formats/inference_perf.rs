@@ -9,7 +9,7 @@ use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused, unless
 use crate::document::Fields;
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
-use crate::load::{clipping, difference_of_slo, plain_label, plain_number};
+use crate::load::{clipping, difference_of_slo, is_clipped_much, plain_label, plain_number};
 use crate::mapping::Mapping;
 use crate::value::is_credential;
 
@@ -497,6 +497,11 @@ fn distribution(arguments: &Arguments, side: &str, path: &str, mapping: &mut Map
     if mean < 1.0 || least > most || (is_drawn_around && !(least..=most).contains(&mean)) {
         let defaults = "inference-perf has the defaults 10, 512 and 1024";
         mapping.refused(&name("mean"), &format!("write a mean from 1 that lies between `min` and `max`: {defaults}"));
+        return None;
+    }
+    if kind == "normal" && is_clipped_much(mean, stddev, Some(least), Some(most)) && stddev > 0.0 {
+        let clipped = "Assay does not clip lengths, and a bound within two standard deviations changes the mean: write `type: uniform`, or a smaller `std_dev`";
+        mapping.refused(&name("std_dev"), clipped);
         return None;
     }
     let (length, note) = match kind {

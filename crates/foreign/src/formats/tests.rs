@@ -645,6 +645,19 @@ fn a_least_output_is_the_exact_one_or_refused_by_its_field() {
 }
 
 #[test]
+fn bounds_that_change_a_distribution_are_refused_and_distant_ones_are_approximated() {
+    let guidellm = |data: &str| {
+        let line = "guidellm benchmark --target http://h:1 --model m --profile constant --rate 1 --max-seconds 9 --data";
+        command(&format!("{line} {data}"))
+    };
+    let near = guidellm("prompt_tokens=100,prompt_tokens_stdev=200,prompt_tokens_min=90,prompt_tokens_max=110,output_tokens=9");
+    assert!(row_of(&near, "--data").contains("a bound within two of them changes the mean"), "{:#?}", near.rows);
+    assert_eq!(near.rows.iter().filter(|row| row.outcome == Outcome::Refused).count(), 1);
+    let far = guidellm("prompt_tokens=100,prompt_tokens_stdev=10,prompt_tokens_min=50,prompt_tokens_max=150,output_tokens=9");
+    assert!(row_of(&far, "--data").contains("5.0 and 5.0 standard deviations from the mean"), "{:#?}", far.rows);
+}
+
+#[test]
 fn the_extra_body_of_sglang_states_ignore_eos_and_belongs_to_its_api() {
     let sglang = |backend: &str, more: &str| {
         command(&format!(
