@@ -82,8 +82,6 @@ pub(crate) struct Rule {
 
 /// The members of a value that is copied as it is.
 pub(crate) const WHOLE: &[&str] = &["**"];
-/// The reason why a member inside of a value is ignored.
-const NOT_READ: &str = "Assay does not read this member, and its value is not copied";
 /// The most such members of a field that are named.
 const MAX_UNREAD: usize = 100;
 
@@ -152,16 +150,6 @@ pub(crate) fn map_fields(rules: &'static [Rule], document: &Value, why: &str, ma
     }
     for (path, _) in given.iter().filter(|(path, _)| paths.find(path).is_none()) {
         mapping.ignored(path, &format!("{why}, and its value is not copied{}", paths.hint(path)));
-    }
-}
-
-/// Ignores the members inside of the fields that no rule reads, unless the field is ignored or refused as a whole. Called when all fields have their
-/// rows.
-pub(crate) fn settle_unread(mapping: &mut Mapping<'_>) {
-    for (parent, member) in std::mem::take(&mut mapping.unread) {
-        if !mapping.is_left_out(&parent) {
-            mapping.ignored(&format!("{parent}{member}"), NOT_READ);
-        }
     }
 }
 

@@ -4,7 +4,6 @@ use assay_spec::Scenario;
 use serde_json::Value;
 
 use crate::definition::ImportOptions;
-use crate::document::settle_unread;
 use crate::draft::{Draft, member};
 use crate::results::is_placeholder;
 use crate::row::{Outcome, Row};
@@ -13,6 +12,8 @@ use crate::yaml::Comments;
 
 /// The most rows of one definition; further ones are refused together.
 const MAX_ROWS: usize = 1_000;
+/// The reason why a member inside of a value is ignored.
+const NOT_READ: &str = "Assay does not read this member, and its value is not copied";
 /// The reason why an endpoint of a definition is ignored.
 pub(crate) const NAMED_BY_OPTION: &str = "`--url` names the endpoint instead";
 /// The remedy of a value that stands for another.
@@ -272,9 +273,18 @@ impl Mapping<'_> {
         }
     }
 
+    /// Ignores the members inside of the fields that no rule reads, unless the field is ignored or refused as a whole: once all fields have their rows.
+    fn settle_unread(&mut self) {
+        for (parent, member) in std::mem::take(&mut self.unread) {
+            if !self.is_left_out(&parent) {
+                self.ignored(&format!("{parent}{member}"), NOT_READ);
+            }
+        }
+    }
+
     /// Applies the options that stand for all formats, and refuses those that have no effect.
     pub(crate) fn settle_options(&mut self) {
-        settle_unread(self);
+        self.settle_unread();
         if let Some(url) = &self.options.url {
             self.draft.target.clear();
             self.address("--url", url);
