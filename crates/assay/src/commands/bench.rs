@@ -16,6 +16,7 @@ use assay_api::{InputKind, ServingApi};
 use assay_manifest::{DatasetFormat, RunId, SloMetric};
 use assay_runner::{SourceSpec, UnusedName, default_store};
 use assay_runs::read_regular_file;
+use assay_search::Load;
 use assay_spec::{
     ClosureError, NO_CREDENTIALS, Problem, STATED_MEMBER, expand, looks_secret, looks_secret_header, parse_duration,
     read_closure, write_duration,
@@ -42,7 +43,6 @@ use crate::output;
 use crate::progress::Detail;
 use tokenizer::{TOKENIZER_FILE, TokenizerOptions};
 
-use assay_search::Load;
 use custom_api::CustomApiOptions;
 use image_files::ImageFileOptions;
 use lengths::LengthTables;

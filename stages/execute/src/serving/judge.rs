@@ -84,14 +84,18 @@ fn nothing_measured(left: &JudgeInput<'_>) -> Option<Reason> {
         return None;
     }
     let counts = &left.finished.counts;
-    let is_closed = left.client.requested_rate_per_s.is_none();
     match (counts.due(Phase::Measured), counts.count(Phase::Measured, Outcome::Ok)) {
         // Those of the warm-up lasted through the measured phase of a closed loop: an endpoint that does not respond, and no trial that is too short.
-        (0, _) if is_closed && has_failed_wholly(left, Phase::Warmup) => Some(all_failed(left, Phase::Warmup)),
+        (0, _) if is_closed(left) && has_failed_wholly(left, Phase::Warmup) => Some(all_failed(left, Phase::Warmup)),
         (0, _) => Some(Reason::new(LastingReason::NoRequests.as_str(), explain_none_due(left))),
         (_, 0) => Some(all_failed(left, Phase::Measured)),
         _ => None,
     }
+}
+
+/// Returns true for a closed loop, of which no rate is requested.
+fn is_closed(left: &JudgeInput<'_>) -> bool {
+    left.client.requested_rate_per_s.is_none()
 }
 
 /// Returns true if requests of a phase ended by themselves, and none of them succeeded.
@@ -112,8 +116,7 @@ fn all_failed(left: &JudgeInput<'_>, phase: Phase) -> Reason {
 /// Explains why no measured request was due: users of a closed loop that wait for responses since the warm-up cannot send
 /// another.
 fn explain_none_due(left: &JudgeInput<'_>) -> String {
-    let is_closed = left.client.requested_rate_per_s.is_none();
-    if is_closed && left.finished.counts.due(Phase::Warmup) > 0 {
+    if is_closed(left) && left.finished.counts.due(Phase::Warmup) > 0 {
         let ended = format_outcomes(left.finished, Phase::Warmup);
         return format!(
             "no request was begun in the measured phase: those of the warm-up lasted through it ({ended}), so a longer duration is needed"

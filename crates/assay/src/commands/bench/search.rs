@@ -250,7 +250,7 @@ impl Search {
         let ended = EndedSearch { rule: self.rule, rounds: &self.rounds, end, at: Clock.now() };
         let result = sign_search_result(&Store::open(store_uri)?, &keys, &ended)?.manifest;
         self.result = Some(result);
-        if matches!(end, Step::Swept(_) | Step::Found(_)) && !self.seen.iter().all(has_failed_wholly) {
+        if matches!(end, Step::Swept(_) | Step::Found(_)) && !self.has_no_success() {
             let name = shell_word(&result.to_string());
             self.say(&format!("`assay show {name}{}` prints the loads for a workload file", store_option(store_uri)));
         }
@@ -264,6 +264,11 @@ impl Search {
 
     fn runs(&self) -> Vec<&RunId> {
         self.rounds.iter().map(|round| &round.run_id).collect()
+    }
+
+    /// Returns true if no request succeeded at any load.
+    fn has_no_success(&self) -> bool {
+        self.seen.iter().all(has_failed_wholly)
     }
 
     /// Returns the reason if a sweep ended before more load brought hardly more throughput.
@@ -287,7 +292,7 @@ impl Search {
     pub(super) fn end(&self, end: Step) -> End {
         let slos = "99 of 100 requests within every SLO";
         match end {
-            Step::Swept(_) if self.seen.iter().all(has_failed_wholly) => {
+            Step::Swept(_) if self.has_no_success() => {
                 End::Nothing("no request succeeded at any load, so there is nothing to measure".to_owned())
             }
             Step::Swept(clients) => {
