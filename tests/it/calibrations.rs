@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use assay_envelope::{ExpectedManifest, Predicate, PublicKey, Signer, Trust, sign, verify};
-use assay_manifest::{Body as _, Calibration, CalibrationReference, Digest, Fact, Manifest, Role};
+use assay_manifest::{Body as _, Calibration, CalibrationPace, CalibrationReference, Count, Digest, Fact, Manifest, Role};
 use assay_stage::{AcceptedResult, Layout};
 use assay_store::Store;
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ fn plant(fixture: &Fixture, store: &Path, change: impl FnOnce(&mut Calibration))
     store.put(&signed.manifest).expect("stored");
     store.put(&signed.bundle).expect("stored");
     let body = &manifest.body;
-    let path = Layout::calibration(&body.machine, &body.load_generator, body.calibrated_at);
+    let path = Layout::calibration(&body.machine, &body.load_generator, body.pace(), body.calibrated_at);
     let reference = signed.input_ref();
     let accepted = AcceptedResult { manifest: reference.manifest, bundle: reference.bundle };
     store.create(&path, &accepted.to_bytes().expect("bytes")).expect("created");
@@ -259,13 +259,22 @@ fn a_claim_needs_a_calibration_of_its_machine_and_load_generator_for_twice_its_l
     // A document that another role signed is no calibration.
     let (manifest, _) = signed_calibration();
     let at = assay_manifest::Instant::from_unix_ns(manifest.body.calibrated_at.unix_ns() + 3);
-    let path = Layout::calibration(&manifest.body.machine, &manifest.body.load_generator, at);
+    let path = Layout::calibration(&manifest.body.machine, &manifest.body.load_generator, manifest.body.pace(), at);
     let plan = fixture.pointer("ample", "plan");
     let accepted = AcceptedResult { manifest: digest(&plan.manifest), bundle: digest(&plan.bundle) };
     let store = Store::open(&fixture.store().display().to_string()).expect("a store");
     store.create(&path, &accepted.to_bytes().expect("bytes")).expect("created");
     let refused = why(claimed(&fixture, "misled"));
     assert!(refused.starts_with("the newest calibration, `calibrations/") && refused.contains("is not used"), "{refused}");
+
+    // Quick calibrations count only where there is no full one, however old that is.
+    let measured_for = |ns: u64| {
+        move |calibration: &mut Calibration| calibration.levels.iter_mut().for_each(|level| level.measured_ns = Count(ns))
+    };
+    let full = plant(&measured_for(CalibrationPace::FULL_NS), 0);
+    plant(&measured_for(CalibrationPace::FULL_NS - 1), 4);
+    let (stated, _) = claimed(&fixture, "full");
+    assert_eq!(text(&stated["value"]["manifest"]), full.to_string());
 }
 
 fn digest(text: &str) -> Digest {

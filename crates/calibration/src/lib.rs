@@ -17,7 +17,7 @@ pub use check::{VerifiedCalibration, verify_calibration};
 pub use figures::LIMITS;
 pub use ladder::{Ladder, LoadStep, Pace, definitions};
 pub use level::MeasuredLevels;
-pub use machine::{SPARE_FILES, machine_facts, most_files, open_streams};
+pub use machine::machine_facts;
 pub use pointers::{find, sign};
 pub use simulator::RunningSimulator;
 pub use truth::{TrueRequest, Truth};

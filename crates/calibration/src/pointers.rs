@@ -19,7 +19,7 @@ pub fn sign(
     calibration: Calibration,
 ) -> Result<InputRef, Failure> {
     let at = calibration.calibrated_at;
-    let path = Layout::calibration(&calibration.machine, &calibration.load_generator, at);
+    let path = Layout::calibration(&calibration.machine, &calibration.load_generator, calibration.pace(), at);
     let seal_with = Seal {
         signer: keys.signer(Role::Calibrate)?,
         binary: binary_digest()?,
@@ -78,7 +78,7 @@ fn is_verdict(store: &Store, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{Digest, Instant};
+    use assay_manifest::{CalibrationPace, Digest, Instant};
 
     use super::*;
 
@@ -87,7 +87,7 @@ mod tests {
         let store = Store::open("memory:").expect("a store");
         let [machine, program, manifest] = ["machine", "program", "manifest"].map(|text| Digest::compute(text.as_bytes()));
         let accepted = AcceptedResult { manifest, bundle: program };
-        let path = Layout::calibration(&machine, &program, Instant::from_unix_ns(1));
+        let path = Layout::calibration(&machine, &program, CalibrationPace::Full, Instant::from_unix_ns(1));
         store.create(&path, &accepted.to_bytes().expect("bytes")).expect("created");
         let hex = manifest.hex();
         for name in [manifest.to_string(), format!("sha256:{}", &hex[..12]), hex[..8].to_owned()] {
@@ -105,7 +105,7 @@ mod tests {
         let (hint, verdict) = hint_about("verdict.json");
         assert_eq!(hint, Some(format!("this is the verdict of a gate: `assay gate --replay {verdict}` checks it")));
         assert_eq!(hint_about("plan.json").0, None);
-        let later = Layout::calibration(&machine, &program, Instant::from_unix_ns(2));
+        let later = Layout::calibration(&machine, &program, CalibrationPace::Quick, Instant::from_unix_ns(2));
         store.create(&later, &accepted.to_bytes().expect("bytes")).expect("created");
         assert!(find(&store, &hex).expect_err("two").message.starts_with("several"));
     }

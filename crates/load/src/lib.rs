@@ -61,7 +61,7 @@ pub use output::Sink;
 pub use progress::{Progress, ProgressSnapshot};
 pub use requests::{Beginning, NextTurn, PlannedRequest, PlannedTurn, Requests, ResponseText, Successor, Turns};
 pub use response::{MAX_DOCUMENT_BYTES, sse};
-pub use run::{run, run_sessions};
+pub use run::{SPARE_FILES, most_connections, most_files, run, run_sessions};
 pub use summary::{ClientStats, Counts, Delays, Lateness, TrialSummary};
 pub use tls::{ClientCertificate, TlsSettings, client_certificate_problem};
 pub use trial::{

@@ -19,6 +19,7 @@ use assay_record::{Outcome, Phase, Record};
 
 use self::cancellations::Cancellations;
 use self::failures::FailureCounter;
+pub use self::limits::{SPARE_FILES, most_connections, most_files};
 use self::places::Places;
 use self::sessions::SessionTable;
 use crate::budget::{Budget, MAX_HELD_BYTES};

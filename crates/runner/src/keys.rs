@@ -92,10 +92,19 @@ impl LocalKeys {
     }
 }
 
-/// Makes the missing keys and ensures that the trust root names every key. Returns the roles whose keys were made.
+/// What [`init_keys`] made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MadeKeys {
+    /// The roles whose keys were made.
+    pub roles: Vec<Role>,
+    /// True if there was no trust root.
+    pub trust_root: bool,
+}
+
+/// Makes the missing keys and ensures that the trust root names every key. Returns what it made: nothing, if another process was first.
 ///
 /// A person's own entries of the trust root stay in it.
-pub fn init_keys(config: &Config, password: &[u8], cost: ScryptCost) -> Result<Vec<Role>> {
+pub fn init_keys(config: &Config, password: &[u8], cost: ScryptCost) -> Result<MadeKeys> {
     make_private_folder(&config.folder().join("keys"))?;
     // Two first runs at once would otherwise mix the halves of their keys.
     let _one_at_a_time = lock::wait(&config.folder().join("keys.lock"))?;
@@ -110,7 +119,7 @@ pub fn init_keys(config: &Config, password: &[u8], cost: ScryptCost) -> Result<V
     if existing.as_ref() != Some(&policy) {
         write_new_or_replace(&config.trust(), policy.to_yaml().as_bytes(), 0o644)?;
     }
-    Ok(missing)
+    Ok(MadeKeys { roles: missing, trust_root: existing.is_none() })
 }
 
 /// A key that was replaced by a new one.
@@ -308,7 +317,7 @@ mod tests {
         static MADE: OnceLock<tempfile::TempDir> = OnceLock::new();
         let made = MADE.get_or_init(|| {
             let folder = tempfile::tempdir().expect("a folder");
-            assert_eq!(init_keys(&Config::new(folder.path()), b"open", ScryptCost::Cheap).expect("keys"), Role::LOCAL);
+            assert_eq!(init_keys(&Config::new(folder.path()), b"open", ScryptCost::Cheap).expect("keys").roles, Role::LOCAL);
             folder
         });
         let (from, folder) = (Config::new(made.path()), tempfile::tempdir().expect("a folder"));
@@ -335,7 +344,10 @@ mod tests {
     fn keys_are_made_once() {
         let (_folder, config) = initialised();
         let before = (fs::read(config.private_key(Role::Plan)).expect("a key"), fs::read(config.trust()).expect("a trust root"));
-        assert_eq!(init_keys(&config, b"open", ScryptCost::Cheap).expect("keys"), []);
+        assert_eq!(
+            init_keys(&config, b"open", ScryptCost::Cheap).expect("keys"),
+            MadeKeys { roles: Vec::new(), trust_root: false }
+        );
         let after = (fs::read(config.private_key(Role::Plan)).expect("a key"), fs::read(config.trust()).expect("a trust root"));
         assert_eq!(before, after);
         assert_eq!(mode(&config.private_key(Role::Plan)), 0o600);
@@ -388,7 +400,7 @@ mod tests {
         fs::write(config.trust(), policy.to_yaml()).expect("written");
         fs::remove_file(config.private_key(Role::Plan)).expect("a lost key");
 
-        assert_eq!(init_keys(&config, b"open", ScryptCost::Cheap).expect("keys"), [Role::Plan]);
+        assert_eq!(init_keys(&config, b"open", ScryptCost::Cheap).expect("keys").roles, [Role::Plan]);
         let names = signers(&config);
         assert_eq!(names.len(), Role::LOCAL.len() + 2);
         assert!(names.contains(&"colleague".to_owned()) && names.contains(&"local-plan".to_owned()));
@@ -409,11 +421,14 @@ mod tests {
     fn first_runs_at_once_share_one_set_of_keys() {
         let folder = tempfile::tempdir().expect("a folder");
         let config = Config::new(folder.path());
-        let made: usize = std::thread::scope(|scope| {
-            let runs = [(); 3].map(|()| scope.spawn(|| init_keys(&config, b"", ScryptCost::Cheap).expect("keys").len()));
-            runs.into_iter().map(|run| run.join().expect("no panic")).sum()
+        let made = std::thread::scope(|scope| {
+            let runs = [(); 3].map(|()| scope.spawn(|| init_keys(&config, b"", ScryptCost::Cheap).expect("keys")));
+            runs.map(|run| run.join().expect("no panic"))
         });
-        assert_eq!(made, Role::LOCAL.len());
+        // One of them says that it made all, and the others that they made nothing.
+        let made_all = made.iter().filter(|made| made.roles == Role::LOCAL && made.trust_root).count();
+        let made_nothing = made.iter().filter(|made| made.roles.is_empty() && !made.trust_root).count();
+        assert_eq!((made_all, made_nothing), (1, 2), "{made:?}");
         let keys = LocalKeys::new(&config);
         let ring = keys.unlock(&Role::LOCAL, b"").expect("unlocked");
         assert!(
@@ -459,7 +474,7 @@ mod tests {
         rotate_keys(&config, &[Role::Plan], b"open", ScryptCost::Cheap, second(200)).expect("rotated");
         assert_eq!(named(&config, old).not_after, Some(second(100)));
         assert_eq!((named(&config, new).not_before, named(&config, new).not_after), (Some(second(100)), Some(second(200))));
-        assert_eq!(init_keys(&config, b"open", ScryptCost::Cheap).expect("keys"), [], "nothing is opened again");
+        assert_eq!(init_keys(&config, b"open", ScryptCost::Cheap).expect("keys").roles, [], "nothing is opened again");
         assert_eq!(named(&config, old).not_after, Some(second(100)));
     }
 

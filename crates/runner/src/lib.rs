@@ -28,7 +28,7 @@ pub use error::{
     CancelledWork, Defect, Error, FileRole, ImportFault, KeyWork, LogEnd, Resource, SecretOrigin, StageEnd, UserFolder,
 };
 pub use export::export;
-pub use keys::{KeyRing, LocalKeys, RotatedKey, add_signers, gate_signers, init_keys, rotate_keys};
+pub use keys::{KeyRing, LocalKeys, MadeKeys, RotatedKey, add_signers, gate_signers, init_keys, rotate_keys};
 pub use kubernetes::{ClusterParameters, KubernetesRunner, PodSettings};
 pub use local::LocalRunner;
 pub use lock::RunLock;

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{CrossingPlace, LoadBracket, LoadKind, PointSummary, ServingWork, TrialCrossing, TrialId};
+use assay_manifest::{
+    CrossingPlace, LastingReason, LoadBracket, LoadKind, PointSummary, Reason, ServingWork, TrialCrossing, TrialId,
+};
 
 use crate::crossing::{Crossing, MaxLoad, crossing, max_load};
-use crate::{DEFAULT_SHARE, Load, MIN_REQUESTS};
+use crate::{DEFAULT_SHARE, GOOD_OF, Load, MIN_REQUESTS};
 
 /// The metric of a trial at a load that decides if the load is within the SLOs: the share of requests within every one of them.
 pub const GOOD_FRACTION: &str = "good_fraction";
@@ -17,23 +19,26 @@ pub struct CaseLoads {
     pub kind: LoadKind,
     /// True if they are loads of sessions, and not of single requests.
     pub has_sessions: bool,
-    /// The trials that count at every load, in their order.
+    /// The trials that say at every load if it is within the SLOs, in their order.
     pub trials: Vec<CaseTrial>,
 }
 
-/// A trial that counts at every load.
+/// A trial that says at every load if it is within the SLOs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CaseTrial {
     /// Its number at each of the loads, from 0.
     pub index: u32,
-    /// The requests of all loads, without those that the client cancelled as planned.
+    /// The counted requests of all loads, without those that the client cancelled as planned.
     pub requests: u64,
     /// The place of the most load within the SLOs.
     pub crossing: Crossing,
 }
 
-/// Finds the crossing of each trial that counts at all points of a case, with at least [`MIN_REQUESTS`] requests at each. `None` without SLOs, and
-/// unless the points are two or more loads of one kind.
+/// Finds the crossing of each trial that says at all points of a case if they are within the SLOs. `None` without SLOs, and unless the points are two
+/// or more loads of one kind.
+///
+/// A trial says so at a load with at least [`MIN_REQUESTS`] requests, or with so many that are not good that [`MIN_REQUESTS`] fall short too. One whose
+/// attempts at a load do not count because every request failed there, or because requests arrived faster than they were served, has a share of 0.
 pub fn case_loads(work: &ServingWork, points: &[&PointSummary]) -> Option<CaseLoads> {
     let loads: Vec<Load> = points.iter().map(|point| load_of(point)).collect::<Option<_>>()?;
     let kind = kind_of(loads.first().copied()?);
@@ -121,12 +126,30 @@ pub(crate) fn load_of_value(value: &BTreeMap<String, String>) -> Option<Load> {
     }
 }
 
-/// Returns the share of requests within every SLO in one trial, and the number of its requests, if it counts and has enough of them.
+/// Returns the share of requests within every SLO in one trial, and the number of its counted requests, if they decide.
 fn good_fraction(point: &PointSummary, index: u32) -> Option<(f64, u64)> {
     let id = TrialId::from_parts(&point.case_id, &point.point_id, index);
-    let metric = point.metrics.iter().find(|metric| metric.metric == GOOD_FRACTION)?;
-    let trial = metric.trials.iter().find(|trial| trial.trial_id == id)?;
-    (trial.n.0 >= MIN_REQUESTS).then_some((trial.value, trial.n.0))
+    let metric = point.metrics.iter().find(|metric| metric.metric == GOOD_FRACTION);
+    let Some(trial) = metric.and_then(|metric| metric.trials.iter().find(|trial| trial.trial_id == id)) else {
+        return fails_at(point, &id).then_some((0.0, 0));
+    };
+    (trial.n.0 >= MIN_REQUESTS || falls_short_for_certain(trial.value, trial.n.0)).then_some((trial.value, trial.n.0))
+}
+
+/// Returns true if so many of these few requests are not good that even if all further ones were, [`MIN_REQUESTS`] would fall short.
+fn falls_short_for_certain(good: f64, requests: u64) -> bool {
+    let bad = ((1.0 - good) * requests as f64).round();
+    bad > f64::from(GOOD_OF[1] - GOOD_OF[0])
+}
+
+/// Returns true if a trial has attempts at a load, and the endpoint alone is the reason why none of them counts.
+fn fails_at(point: &PointSummary, trial: &TrialId) -> bool {
+    let of_endpoint = |reasons: &[Reason]| {
+        LastingReason::find(reasons) == Some(LastingReason::OverSaturated)
+            || !reasons.is_empty() && reasons.iter().all(|reason| reason.code == "all_failed")
+    };
+    let mut attempts = point.excluded.iter().filter(|exclusion| exclusion.trial_id == *trial).peekable();
+    attempts.peek().is_some() && attempts.all(|exclusion| of_endpoint(&exclusion.reasons))
 }
 
 #[cfg(test)]
@@ -213,14 +236,42 @@ mod tests {
 
     #[test]
     fn a_trial_of_few_requests_says_nothing_about_99_of_100() {
-        let closed = |clients: &str, requests: u64| point(&json!({"concurrency": clients}), &[(1.0, 100), (1.0, requests)]);
-        let trials = |requests: u64| {
-            let found = found(&[closed("4", 100), closed("5", requests)]).expect("loads");
+        let closed =
+            |clients: &str, good: f64, requests: u64| point(&json!({"concurrency": clients}), &[(1.0, 100), (good, requests)]);
+        let trials = |good: f64, requests: u64| {
+            let found = found(&[closed("4", 1.0, 100), closed("5", good, requests)]).expect("loads");
             assert_eq!((found.kind, found.unit()), (LoadKind::Concurrency, "sessions"));
             found.trials.iter().map(|trial| trial.index).collect::<Vec<_>>()
         };
-        assert_eq!(trials(MIN_REQUESTS), [0, 1]);
-        assert_eq!(trials(MIN_REQUESTS - 1), [0]);
+        assert_eq!(trials(1.0, MIN_REQUESTS), [0, 1]);
+        assert_eq!(trials(1.0, MIN_REQUESTS - 1), [0]);
+        assert_eq!(trials(0.9, 10), [0], "one of ten fell short, as one of 100 may");
+        assert_eq!(trials(0.8, 10), [0, 1], "two of ten fell short: of 100, at most 98 would be good");
+        assert_eq!(trials(0.0, 1), [0]);
+    }
+
+    #[test]
+    fn a_load_at_which_every_request_fails_falls_short_in_that_trial() {
+        let failed = |attempts: &[&[&str]]| {
+            let mut above = rate("12", [0.5; 3]);
+            let trials = &mut above.metrics[0].trials;
+            let lost = trials.remove(1);
+            let exclusion = |reasons: &&[&str]| {
+                let reasons: Vec<Value> = reasons.iter().map(|code| json!({"code": code, "detail": "d"})).collect();
+                serde_json::from_value(json!({"trial_id": lost.trial_id, "attempt": 0, "reasons": reasons}))
+                    .expect("an exclusion")
+            };
+            above.excluded = attempts.iter().map(exclusion).collect();
+            let found = found(&[rate("10", [1.0; 3]), above]).expect("loads");
+            found.trials.iter().map(|trial| (trial.index, trial.requests)).collect::<Vec<_>>()
+        };
+        let without = [(0, 200), (2, 200)];
+        let with = [(0, 200), (1, 100), (2, 200)];
+        assert_eq!(failed(&[&["all_failed"], &["all_failed", "all_failed"]]), with);
+        assert_eq!(failed(&[&["over_saturated"]]), with);
+        assert_eq!(failed(&[]), without, "it was not tried");
+        assert_eq!(failed(&[&["client_late"]]), without);
+        assert_eq!(failed(&[&["all_failed"], &["all_failed", "client_late"]]), without, "the client may be the cause");
     }
 
     #[test]

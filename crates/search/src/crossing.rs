@@ -5,7 +5,7 @@ use assay_manifest::LoadKind;
 use crate::monotone::fall;
 
 /// The most that a load may exceed the one before it for a straight line between them to mean something.
-const NEAR: f64 = 1.25;
+pub(crate) const NEAR: f64 = 1.25;
 
 /// The load at which the share of good requests falls below the requested one, in one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,5 +1,6 @@
 //! The next loads of a search, or its end.
 
+use crate::crossing::NEAR;
 use crate::monotone::fall;
 use crate::{Crossing, Goal, Load, Observation, Rule, crossing};
 
@@ -29,7 +30,9 @@ const HIGHEST_RATE: f64 = 4.0;
 const LOWEST_RATE: f64 = 0.02;
 
 /// The loads of a bracket's grid, over its crossing. Enough of either side that trials which differ still cross within.
-const GRID: [f64; 8] = [0.6, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2];
+/// They are near enough to each other for a number between any two, and reach further down than up: trials that last longer than the search's rounds
+/// cross earlier.
+const GRID: [f64; 8] = [0.56, 0.66, 0.77, 0.88, 0.95, 1.0, 1.05, 1.15];
 
 /// The next step of a search.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +63,7 @@ pub struct Bracket {
 }
 
 impl Bracket {
-    /// Returns the loads to measure in trials, in ascending order and without repeats: from 0.6 to 1.2 times the crossing.
+    /// Returns the loads to measure in trials, in ascending order and without repeats: from 0.56 to 1.15 times the crossing.
     pub fn grid(&self) -> Vec<Load> {
         let like = |load: f64| match self.meets {
             Load::Concurrency(_) => Load::Concurrency((load.round() as u32).max(1)),
@@ -74,8 +77,24 @@ impl Bracket {
         }
         grid.sort_unstable_by(|one, other| one.amount().total_cmp(&other.amount()));
         grid.dedup();
-        grid
+        fill(grid)
     }
+}
+
+/// Puts numbers of requests in flight between those that rounding has left too far from each other for a number between them.
+fn fill(grid: Vec<Load>) -> Vec<Load> {
+    let mut filled: Vec<Load> = Vec::new();
+    for load in grid {
+        while let (Some(Load::Concurrency(below)), Load::Concurrency(next)) = (filled.last().copied(), load) {
+            let farthest = ((f64::from(below) * NEAR) as u32).max(below.saturating_add(1));
+            if next <= farthest {
+                break;
+            }
+            filled.push(Load::Concurrency(farthest));
+        }
+        filled.push(load);
+    }
+    filled
 }
 
 /// The reason why a search for a rate puts no larger closed loop on the endpoint.

@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(creators("fetched/r"), ["run"]);
         assert_eq!(creators("ceilings/00ff"), ["run", "provision"]);
         assert_eq!(creators("gates/pr-17/000001"), ["run"]);
-        assert_eq!(creators("calibrations/a/b/00000000000000000001"), ["run"]);
+        assert_eq!(creators("calibrations/a/b/full/00000000000000000001"), ["run"]);
         assert_eq!(creators("foreign/peers"), ["run"]);
         assert_eq!(creators("searches/search-1"), ["run"]);
         assert_eq!(creators("staging/0123456789abcdef"), ALL);

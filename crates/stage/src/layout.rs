@@ -1,7 +1,7 @@
 //! The paths of a run's results in the store, and the digest that decides whether two calls of a stage are the same.
 
 use assay_chain::StageName;
-use assay_manifest::{CaseId, Digest, InputRef, Instant, Kind, Name, RunId, Shard, TrialId, canonical_json};
+use assay_manifest::{CalibrationPace, CaseId, Digest, InputRef, Instant, Kind, Name, RunId, Shard, TrialId, canonical_json};
 use assay_store::Store;
 use serde::{Deserialize, Serialize};
 
@@ -258,14 +258,18 @@ impl Layout {
         format!("{}/{}", Self::CALIBRATIONS, machine.hex())
     }
 
-    /// The prefix of the calibrations of a load generator on a machine.
-    pub fn calibrations(machine: &Digest, load_generator: &Digest) -> String {
-        format!("{}/{}", Self::calibrations_of_machine(machine), load_generator.hex())
+    /// The prefix of the calibrations of a load generator on a machine that took this long.
+    pub fn calibrations(machine: &Digest, load_generator: &Digest, pace: CalibrationPace) -> String {
+        let pace = match pace {
+            CalibrationPace::Full => "full",
+            CalibrationPace::Quick => "quick",
+        };
+        format!("{}/{}/{pace}", Self::calibrations_of_machine(machine), load_generator.hex())
     }
 
     /// The calibration that began at this time: the order of the paths is that of the times.
-    pub fn calibration(machine: &Digest, load_generator: &Digest, at: Instant) -> String {
-        format!("{}/{:020}", Self::calibrations(machine, load_generator), at.unix_ns())
+    pub fn calibration(machine: &Digest, load_generator: &Digest, pace: CalibrationPace, at: Instant) -> String {
+        format!("{}/{:020}", Self::calibrations(machine, load_generator, pace), at.unix_ns())
     }
 
     /// The prefix of all foreign evidence.
@@ -405,7 +409,8 @@ mod tests {
             layout.prepared(input, "membw", shard),
             layout.stack(input, "numpy-2-1", shard),
             Layout::ceiling(&input),
-            Layout::calibration(&input, &input, Instant::from_unix_ns(7)),
+            Layout::calibration(&input, &input, CalibrationPace::Full, Instant::from_unix_ns(7)),
+            Layout::calibration(&input, &input, CalibrationPace::Quick, Instant::from_unix_ns(7)),
             Layout::foreign_evidence(&"peers".parse().expect("a name")),
             Layout::foreign_verdict(&input),
             Layout::runs_of_case(&case),
@@ -426,7 +431,8 @@ mod tests {
             runs/nightly/execute/<input>/prepared/membw/2
             runs/nightly/execute/<input>/stacks/numpy-2-1/2
             ceilings/<input>
-            calibrations/<input>/<input>/00000000000000000007
+            calibrations/<input>/<input>/full/00000000000000000007
+            calibrations/<input>/<input>/quick/00000000000000000007
             foreign/peers
             foreign-verdicts/<input>
             cases/w.t.default

@@ -51,10 +51,7 @@ use crate::serving::sink::RecordSink;
 use crate::target_pods::PodWatch;
 
 /// The maximum requests in flight under open loop, unless the limit of files is lower.
-const MAX_IN_FLIGHT: u64 = 15_000;
-
-/// Files that a shard needs besides its connections.
-const SPARE_FILES: u64 = 256;
+const MAX_IN_FLIGHT: u32 = 15_000;
 
 /// The interval between progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
@@ -757,10 +754,9 @@ fn most_streams(schedule: &TrialSchedule, arrivals: Arrivals) -> u32 {
     schedule.most_streams().min(of_user).max(1)
 }
 
-/// Returns the open files that are left for connections, at most [`MAX_IN_FLIGHT`].
+/// Returns the connections that the limit of open files allows, at most [`MAX_IN_FLIGHT`].
 fn max_in_flight() -> u32 {
-    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    u32::try_from(files.saturating_sub(SPARE_FILES).clamp(1, MAX_IN_FLIGHT)).unwrap_or(u32::MAX)
+    assay_load::most_connections().min(MAX_IN_FLIGHT)
 }
 
 fn outcomes(finished: &TrialSummary, phase: Phase) -> BTreeMap<String, Count> {

@@ -1,8 +1,10 @@
-//! The calibration of the load generator on this machine: the newest of the store, if it is of this machine and of this program.
+//! The calibration of the load generator on this machine: the newest of the store, if it is of this machine and of this program. A quick
+//! one counts only where there is no full one, so that a quick look never replaces what was measured better.
 
 use assay_envelope::Verified;
 use assay_manifest::{
-    Artifact, Body as _, Calibration, CalibrationReference, Digest, Document, Fact, HostFacts, MAX_MANIFEST_BYTES, Manifest, Plan,
+    Artifact, Body as _, Calibration, CalibrationPace, CalibrationReference, Digest, Document, Fact, HostFacts,
+    MAX_MANIFEST_BYTES, Manifest, Plan,
 };
 use assay_stage::{AcceptedResult, Context, ErrorCode, Failure, Layout, file_digest};
 
@@ -56,9 +58,12 @@ fn load_generator() -> std::io::Result<Digest> {
 }
 
 fn newest(ctx: &Context, machine: &Digest, program: &Digest) -> Result<FoundCalibration, Failure> {
-    let Some(path) = ctx.store().list(&Layout::calibrations(machine, program))?.pop() else {
-        return Ok(FoundCalibration::none(explain_absence(ctx, machine)?));
+    let newest_of = |pace| ctx.store().list(&Layout::calibrations(machine, program, pace)).map(|mut paths| paths.pop());
+    let found = match newest_of(CalibrationPace::Full)? {
+        Some(path) => Some(path),
+        None => newest_of(CalibrationPace::Quick)?,
     };
+    let Some(path) = found else { return Ok(FoundCalibration::none(explain_absence(ctx, machine)?)) };
     let refused = |why: String| FoundCalibration::none(format!("the newest calibration, `{path}`, is not used: {why}"));
     match read(ctx, &path, machine, program) {
         Ok(found) => Ok(found),
@@ -90,7 +95,11 @@ fn read(ctx: &Context, path: &str, machine: &Digest, program: &Digest) -> Result
         ctx.put(CalibrationReference::MANIFEST, "application/json", &bytes(&accepted.manifest, MAX_MANIFEST_BYTES)?)?,
         ctx.put(CalibrationReference::BUNDLE, "application/json", &bytes(&accepted.bundle, MAX_SMALL_BYTES)?)?,
     ];
-    Ok(FoundCalibration { fact: Fact::observed(reference, "the newest calibration of the store"), readings })
+    let how = match calibration.body.pace() {
+        CalibrationPace::Full => "the newest calibration of the store",
+        CalibrationPace::Quick => "the newest calibration of the store, which has none but quick ones",
+    };
+    Ok(FoundCalibration { fact: Fact::observed(reference, how), readings })
 }
 
 /// Checks that a verified document is the calibration of this machine and program that its path says. A pointer is not signed.
@@ -105,6 +114,6 @@ fn check<'a>(
     let calibration = Calibration::from_document(verified.value()).ok_or_else(other)?;
     let body = &calibration.body;
     let is_of_machine = body.machine == *machine && body.facts.machine_digest().is_ok_and(|digest| digest == *machine);
-    let is_of_path = Layout::calibration(machine, program, body.calibrated_at) == path;
+    let is_of_path = Layout::calibration(machine, program, body.pace(), body.calibrated_at) == path;
     if is_of_machine && body.load_generator == *program && is_of_path { Ok(calibration) } else { Err(other()) }
 }

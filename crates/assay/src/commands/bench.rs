@@ -425,9 +425,14 @@ impl Bench {
     fn run_search(mut self: Box<Self>, mut search: Search) -> Result<Exit, Failure> {
         self.check_unused_name()?;
         let cancel = handle_signals()?;
-        let (trials, seed) = (self.trials, self.seed.clone());
+        let (trials, seed, duration) = (self.trials, self.seed.clone(), self.duration.clone());
+        let rule = search.rule();
         let mut budget = self.limit.budget(IN_OPTIONS);
         let end = search.run(|loads, seen, number| {
+            if duration.is_none() && self.requests.is_none() {
+                let default = parse_duration(DEFAULT_DURATION).unwrap_or_default();
+                self.duration = search::round_duration_s(&rule, seen, loads, default).map(|needed_s| format!("{needed_s}s"));
+            }
             self.set_loads(loads, Some(Round { number, seen }));
             let (adhoc, wording) = self.checked()?;
             let request = self.request(adhoc, None, None);
@@ -440,7 +445,7 @@ impl Bench {
             End::Measure(loads) => loads,
             End::Nothing(why) => return search::nothing_found(&why, &search),
         };
-        (self.trials, self.seed) = (trials, seed);
+        (self.trials, self.seed, self.duration) = (trials, seed, duration);
         self.set_loads(&loads, None);
         if let Some(why) = self.last_long_enough(&loads, &search) {
             return search::nothing_found(&why, &search);
@@ -458,15 +463,15 @@ impl Bench {
     /// Makes the trials of the loads that a search found last until the slowest of them has enough requests for a number, unless the options state how long
     /// they last. Returns the reason if what they state is too short.
     fn last_long_enough(&mut self, loads: &[Load], search: &Search) -> Option<String> {
-        let per_s = search.slowest_per_s(loads)?;
+        let (slowest, per_s) = search.slowest(loads)?;
         let is_short = |text: &str| parse_duration(text).is_ok_and(|time| search::is_too_short(per_s, time));
         if let Some(stated) = self.duration.as_ref().filter(|stated| is_short(stated)) {
-            return Some(search::too_short(loads, stated, per_s));
+            return Some(search::too_short(slowest, stated, per_s));
         }
         let needed_s = search::needed_duration_s(per_s);
         let lasts = parse_duration(DEFAULT_DURATION).is_ok_and(|time| time >= Duration::from_secs(needed_s));
         if !lasts && self.duration.is_none() && self.requests.is_none() {
-            search.say_longer(loads, needed_s);
+            search.say_longer(slowest, needed_s);
             self.duration = Some(format!("{needed_s}s"));
         }
         None

@@ -2,12 +2,14 @@
 //! and signs it. `assay show` and `assay verify` open the document by its digest.
 
 use assay_calibration::{
-    LIMITS, Ladder, LoadStep, MeasuredLevels, Pace, RunningSimulator, SPARE_FILES, VerifiedCalibration, definitions, find,
-    machine_facts, most_files, open_streams, sign, verify_calibration,
+    LIMITS, Ladder, LoadStep, MeasuredLevels, Pace, RunningSimulator, VerifiedCalibration, definitions, find, machine_facts,
+    sign, verify_calibration,
 };
 use assay_claim::describe_ceiling;
+use assay_load::{SPARE_FILES, most_connections, most_files};
 use assay_manifest::{
-    Artifact, Calibration, CalibrationLevel, Count, Digest, InputRef, LoadUnit, MAX_MANIFEST_BYTES, MeasurementError, Role, RunId,
+    Artifact, Calibration, CalibrationLevel, CalibrationPace, Count, Digest, InputRef, LoadUnit, MAX_MANIFEST_BYTES,
+    MeasurementError, Role, RunId,
 };
 use assay_process::Cancel;
 use assay_report::{shell_word, significant};
@@ -62,7 +64,7 @@ struct Measured {
 impl Calibrate {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let place = RunStore { store: self.store.clone(), trust: Vec::new() };
-        let open_streams = open_streams();
+        let open_streams = u64::from(most_connections());
         self.check_streams(open_streams)?;
         let cancel = handle_signals()?;
         let keys = calibrate_key()?;
@@ -320,6 +322,9 @@ fn lines(opened: &Opened) -> Vec<String> {
         format!("one client carries {}", ceilings.join(", "))
     });
     lines.push(format!("the limit of open files allows one client {} open streams", body.open_streams));
+    if body.pace() == CalibrationPace::Quick {
+        lines.push("a quick calibration: runs refer to it only while the store has no full one of this program".to_owned());
+    }
     let name = shell_word(&opened.calibration.reference.manifest.to_string());
     lines.push(format!("verify    assay verify {name}{}", store_option(&opened.store_uri)));
     lines

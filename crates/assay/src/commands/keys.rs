@@ -50,7 +50,7 @@ impl Keys {
 fn init(config: &Config, scrypt_n: &str) -> Result<(), Failure> {
     let password = password();
     let made = init_keys(config, password.as_encoded_bytes(), cost_of(scrypt_n))?;
-    if made.is_empty() {
+    if made.roles.is_empty() {
         output::diagnostic(format!("every key is there already, in {}", config.folder().join("keys").display()));
     }
     list(config)

@@ -459,9 +459,17 @@ pub(crate) fn make_missing_keys(config: &Config, password: &[u8]) -> Result<(), 
         return Ok(());
     }
     let made = init_keys(config, password, ScryptCost::for_password(password))?;
-    let roles: Vec<_> = made.iter().map(|role| role.as_str()).collect();
-    output::diagnostic(format!("made local signing keys in {} for {}", config.folder().join("keys").display(), roles.join(", ")));
-    output::diagnostic(format!("made a local trust root: {}; runs of this machine verify under it", config.trust().display()));
+    if !made.roles.is_empty() {
+        let roles: Vec<_> = made.roles.iter().map(|role| role.as_str()).collect();
+        let folder = config.folder().join("keys");
+        output::diagnostic(format!("made local signing keys in {} for {}", folder.display(), roles.join(", ")));
+    }
+    if made.trust_root {
+        output::diagnostic(format!(
+            "made a local trust root: {}; runs of this machine verify under it",
+            config.trust().display()
+        ));
+    }
     Ok(())
 }
 

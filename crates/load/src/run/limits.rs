@@ -6,14 +6,25 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{EndpointAddress, Error};
 
-/// Files beside the connections that a trial may need: the poller, the sink's, name services.
-const RESERVE: u64 = 32;
+/// The files that the process of a client needs beside its connections, half of which it has open before a trial: its streams, pipes and
+/// store; and the poller, the sink's and name services.
+pub const SPARE_FILES: u64 = 64;
+
+/// Returns the limit of open files to which a process may raise its own.
+pub fn most_files() -> u64 {
+    getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)
+}
+
+/// Returns the number of connections that the limit of open files allows one client.
+pub fn most_connections() -> u32 {
+    u32::try_from(most_files().saturating_sub(SPARE_FILES)).unwrap_or(u32::MAX).max(1)
+}
 
 /// Ensures that the process may open this many connections besides its open files. The soft limit is raised if the hard one
 /// allows it.
 pub(super) fn ensure_files(connections: u64) -> Result<(), Error> {
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
-    let needed = open + connections + RESERVE;
+    let needed = connections + SPARE_FILES.max(open + SPARE_FILES / 2);
     let limit = getrlimit(Resource::Nofile);
     let allows = |limit: Option<u64>| limit.is_none_or(|limit| limit >= needed);
     if allows(limit.current) {
@@ -77,6 +88,13 @@ mod tests {
     use std::slice;
 
     use super::*;
+
+    #[test]
+    fn what_the_limit_is_said_to_allow_is_allowed() {
+        assert!(ensure_files(u64::from(most_connections())).is_ok(), "a test has few files open");
+        let more = u64::from(most_connections()) + 1;
+        assert!(most_files() - SPARE_FILES >= u64::from(u32::MAX) || ensure_files(more).is_err(), "and no more");
+    }
 
     #[test]
     fn a_limit_that_is_too_low_is_named_with_what_is_needed() {

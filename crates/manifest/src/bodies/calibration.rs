@@ -111,6 +111,20 @@ pub struct CalibratedCeiling {
     pub at_least: bool,
 }
 
+/// How long a calibration measured each level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CalibrationPace {
+    /// Some seconds: what runs refer to.
+    Full,
+    /// At least one level took less than [`CalibrationPace::FULL_NS`]: runs refer to it only where no full one is.
+    Quick,
+}
+
+impl CalibrationPace {
+    /// The shortest level of a full calibration, in nanoseconds.
+    pub const FULL_NS: u64 = 2_000_000_000;
+}
+
 /// The load that one client makes on a machine and how exactly it measures it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -150,6 +164,12 @@ impl Calibration {
     pub fn shares_cpus(&self) -> bool {
         let lists = (self.allowed_cpus.parse::<CpuList>(), self.simulator.allowed_cpus.parse::<CpuList>());
         !matches!(lists, (Ok(client), Ok(simulator)) if client.shared_with(&simulator).is_none())
+    }
+
+    /// Returns how long its levels were measured.
+    pub fn pace(&self) -> CalibrationPace {
+        let is_quick = self.levels.iter().any(|level| level.measured_ns.0 < CalibrationPace::FULL_NS);
+        if is_quick { CalibrationPace::Quick } else { CalibrationPace::Full }
     }
 
     /// Returns the ceilings of the units that have one: the highest level below the first that failed. Events per second are those
@@ -258,7 +278,7 @@ mod tests {
             part: Digest::compute(b"part"),
             trial_id: "w.t.default.p.t0".parse().expect("a trial id"),
             attempt: 0,
-            measured_ns: Count(1),
+            measured_ns: Count(CalibrationPace::FULL_NS),
             requests: Count(10),
             ttft_error: None,
             itl_error: None,
@@ -299,6 +319,14 @@ mod tests {
         let levels = levels.iter().map(|(unit, amount, holds)| level(*unit, *amount, *holds)).collect();
         let ceilings = calibration(levels).ceilings();
         ceilings.into_iter().map(|ceiling| (ceiling.unit, ceiling.amount, ceiling.at_least)).collect()
+    }
+
+    #[test]
+    fn one_short_level_makes_a_calibration_quick() {
+        let [long, mut short] = [1.0, 2.0].map(|streams| level(LoadUnit::Concurrency, streams, true));
+        assert_eq!(calibration(vec![long.clone(), short.clone()]).pace(), CalibrationPace::Full);
+        short.measured_ns.0 -= 1;
+        assert_eq!(calibration(vec![long, short]).pace(), CalibrationPace::Quick);
     }
 
     #[test]

@@ -271,7 +271,8 @@ pub struct AllLoads {
     pub load: LoadKind,
     /// Their unit.
     pub unit: String,
-    /// The trials that count at every load, with enough requests for 99 of 100 of them to be less than all, in their order.
+    /// The trials that say at every load if it is within the SLOs, in their order: with enough requests for 99 of 100 of them to be less than all,
+    /// with so many that are not good that 100 would fall short, or with attempts that do not count because all requests failed.
     pub crossings: Vec<TrialCrossing>,
     /// The loads around the most load within the SLOs, if some trial crosses between loads that are too far from each other.
     #[serde(skip_serializing_if = "Option::is_none", default)]

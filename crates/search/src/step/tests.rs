@@ -1,5 +1,6 @@
 use super::*;
 
+use assay_manifest::LoadKind;
 use proptest::prelude::*;
 
 /// An endpoint that serves `limit` requests per second, each in `latency_s`, and whose SLOs are met up to `knee` requests per second.
@@ -164,9 +165,31 @@ fn rates_have_three_digits() {
 }
 
 #[test]
+fn neighbours_of_a_grid_are_near_enough_for_a_number_between_them() {
+    let is_near = |grid: &[Load]| {
+        grid.windows(2).all(|pair| {
+            let [low, high] = [pair[0], pair[1]].map(Load::amount);
+            let good = [(low, 1.0), (high, 0.0)];
+            let crossings: Vec<_> = crate::crossing(&good, 0.99).into_iter().collect();
+            let kind = if matches!(pair[0], Load::Rate(_)) { LoadKind::Rate } else { LoadKind::Concurrency };
+            matches!(crate::max_load(&crossings, kind), Some(crate::MaxLoad::Within(_)))
+        })
+    };
+    for meets in 1..2_000_u32 {
+        let crossing = f64::from(meets) + 0.4;
+        let falls_short = Load::Concurrency(meets + 1 + meets / 20);
+        let grid = Bracket { meets: Load::Concurrency(meets), falls_short, crossing }.grid();
+        assert!(is_near(&grid), "{grid:?}");
+        let [meets, falls_short] = [crossing / 7.0, crossing / 6.0].map(Load::Rate);
+        let grid = Bracket { meets, falls_short, crossing: crossing / 6.5 }.grid();
+        assert!(is_near(&grid), "{grid:?}");
+    }
+}
+
+#[test]
 fn a_grid_is_around_the_crossing_and_written_as_it_is() {
     let grid = Bracket { meets: Load::Rate(40.0), falls_short: Load::Rate(42.0), crossing: 41.0 }.grid();
-    assert_eq!(grid, [24.6, 32.8, 36.9, 38.9, 41.0, 43.1, 45.1, 49.2].map(Load::Rate));
+    assert_eq!(grid, [23.0, 27.1, 31.6, 36.1, 38.9, 41.0, 43.1, 47.2].map(Load::Rate));
 }
 
 fn observation() -> impl Strategy<Value = (f64, f64, f64)> {

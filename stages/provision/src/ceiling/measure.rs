@@ -42,8 +42,6 @@ const REQUESTS_PER_S: (u32, u32) = (500, 128_000);
 const RISE: u32 = 4;
 /// The most requests in flight at a rate.
 const MAX_IN_FLIGHT: u32 = 4_096;
-/// Open files that are needed besides connections.
-const SPARE_FILES: u64 = 512;
 /// A level holds if this share of what was due arrived in time: a backlog of a twentieth of the time for which responses are held open
 /// is 10 ms.
 const MIN_SHARE: f64 = ValidityLimits::SENT_SHARE;
@@ -83,7 +81,7 @@ pub(crate) enum MeasureError {
 /// Measures how much load a shard on this machine can make under the limits of this process. Takes three to five seconds.
 pub(crate) fn measure(simulator: &Path, cancel: &Cancel) -> Result<Figures, MeasureError> {
     let simulator = Simulator::start(simulator)?;
-    let concurrency = climb(CONCURRENCY.0, CONCURRENCY.1.min(max_connections()), "concurrent requests", |level| {
+    let concurrency = climb(CONCURRENCY.0, CONCURRENCY.1.min(assay_load::most_connections()), "concurrent requests", |level| {
         try_concurrency(&simulator, level, cancel)
     })?;
     let requests_per_s =
@@ -138,7 +136,7 @@ fn try_requests(simulator: &Simulator, per_s: u32, cancel: &Cancel) -> LevelOutc
     let count = (SEND_NS as f64 / gap_ns) as u32;
     let mut requests = EvenRequests { count, sent: 0, gap_ns, body: body(1) };
     let mut sink = EventsWithin { from_ns: 0, to_ns: i64::MAX, events: 0 };
-    let trial = simulator.trial(MAX_IN_FLIGHT.min(max_connections()), SEND_NS, DRAIN_NS);
+    let trial = simulator.trial(MAX_IN_FLIGHT.min(assay_load::most_connections()), SEND_NS, DRAIN_NS);
     let finished = run(&trial, &mut requests, &mut sink, cancel)?;
     let successful = finished.counts.count(Phase::Measured, Outcome::Ok);
     let told = format!("{successful} of {count} requests succeeded in time");
@@ -149,13 +147,6 @@ fn try_requests(simulator: &Simulator, per_s: u32, cancel: &Cancel) -> LevelOutc
 fn certificate_flaw(finished: &TrialSummary) -> Option<String> {
     let reasons = ValidityLimits::default().client_reasons(&finished.health(true), false);
     reasons.into_iter().next().map(|reason| reason.detail)
-}
-
-/// Returns the number of connections that the limit of open files allows; the load generator raises the soft limit to the hard
-/// one.
-fn max_connections() -> u32 {
-    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
-    u32::try_from(most.saturating_sub(SPARE_FILES)).unwrap_or(u32::MAX).max(1)
 }
 
 /// Runs the load generator once; it ends early if the measurement is cancelled.

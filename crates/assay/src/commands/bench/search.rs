@@ -67,7 +67,7 @@ impl SearchOptions {
         let rule = Rule::new(goal);
         let most = self.up_to.unwrap_or(rule.max_concurrency);
         let requests = requests.map_or(u32::MAX, |requests| u32::try_from(requests).unwrap_or(u32::MAX));
-        Some(Rule { max_concurrency: most.min(requests).min(open_streams_at_most()), ..rule })
+        Some(Rule { max_concurrency: most.min(requests).min(assay_load::most_connections()), ..rule })
     }
 
     /// Returns the option that limits the requests in flight of the search.
@@ -75,7 +75,7 @@ impl SearchOptions {
         let by_up_to = self.up_to.unwrap_or(Rule::new(rule.goal).max_concurrency);
         match rule.max_concurrency {
             most if most >= by_up_to => "`--up-to`",
-            most if most == open_streams_at_most() => "limit of open files (`ulimit -n`)",
+            most if most == assay_load::most_connections() => "limit of open files (`ulimit -n`)",
             _ => "`--requests`",
         }
     }
@@ -118,11 +118,11 @@ impl SearchOptions {
             };
         };
         self.check_no_load(bench)?;
-        if let Some(most) = self.up_to.filter(|most| *most > open_streams_at_most()) {
+        if let Some(most) = self.up_to.filter(|most| *most > assay_load::most_connections()) {
             return refused(
                 format!(
                     "`--up-to {most}` is more requests in flight than the {} that the limit of open files allows",
-                    open_streams_at_most()
+                    assay_load::most_connections()
                 ),
                 "raise it, such as with `ulimit -n`, or try fewer",
             );
@@ -164,6 +164,51 @@ impl SearchOptions {
     }
 }
 
+/// Returns the load that is expected to have the fewest requests per second, with these; `None` for a sweep, which needs no number of requests, and
+/// for loads of which nothing is known. Loads that are as high as one at which most requests were not good are left out: they fall short with few
+/// requests, too.
+fn slowest(rule: &Rule, seen: &[Observation], loads: &[Load]) -> Option<(Load, f64)> {
+    if rule.goal == Goal::Sweep {
+        return None;
+    }
+    let is_hopeless = |load: &Load| {
+        let of_kind = seen.iter().filter(|seen| is_same_kind(seen.load, *load) && seen.load.amount() <= load.amount());
+        of_kind.filter_map(|seen| seen.good_fraction).any(|good| good < 0.5)
+    };
+    let expected = loads.iter().filter(|load| !is_hopeless(load)).filter_map(|load| Some((*load, expected_rate(seen, *load)?)));
+    expected.reduce(|one, other| if other.1 < one.1 { other } else { one })
+}
+
+/// Returns the requests per second that are expected at a load: those of a rate, and for requests in flight what the straight line between the observed
+/// loads on either side says. The throughput of a closed loop rises less and less, so there are no fewer.
+fn expected_rate(seen: &[Observation], load: Load) -> Option<f64> {
+    let rate = match load {
+        Load::Rate(rate) => rate,
+        Load::Concurrency(clients) => {
+            let tried = seen.iter().filter_map(|seen| match seen.load {
+                Load::Concurrency(tried) => Some((tried, seen.requests_per_s)),
+                Load::Rate(_) => None,
+            });
+            let (below, above): (Vec<_>, Vec<_>) = tried.partition(|(tried, _)| *tried <= clients);
+            let (low, at_low) = below.into_iter().max_by_key(|(tried, _)| *tried)?;
+            let above = above.into_iter().min_by_key(|(tried, _)| *tried);
+            above.map_or(at_low, |(high, at_high)| at_low + (at_high - at_low) * f64::from(clients - low) / f64::from(high - low))
+        }
+    };
+    (rate > 0.0).then_some(rate)
+}
+
+/// Returns the duration of a search's next round, in whole seconds: what [`needed_duration_s`] says of its slowest load, since a trial that is shorter than
+/// those of the measurement sees queues that have hardly begun to grow; [`LONGEST_ROUND_S`] at most, because the measurement decides. `None` if the
+/// default is long enough.
+pub(super) fn round_duration_s(rule: &Rule, seen: &[Observation], loads: &[Load], default: Duration) -> Option<u64> {
+    let (_, per_s) = slowest(rule, seen, loads)?;
+    Some(needed_duration_s(per_s).min(LONGEST_ROUND_S)).filter(|needed_s| Duration::from_secs(*needed_s) > default)
+}
+
+/// The longest round of a search whose duration is not stated, in seconds.
+const LONGEST_ROUND_S: u64 = 60;
+
 /// Returns the duration in which a load of this rate hardly ever has too few requests for a number, even if they arrive at random: in whole seconds.
 pub(super) fn needed_duration_s(per_s: f64) -> u64 {
     (MIN_REQUESTS as f64 * 1.3 / per_s).ceil() as u64
@@ -174,22 +219,17 @@ pub(super) fn is_too_short(per_s: f64, duration: Duration) -> bool {
     per_s * duration.as_secs_f64() < MIN_REQUESTS as f64
 }
 
-/// Returns the reason why no number can come of trials of these loads that last so long.
-pub(super) fn too_short(loads: &[Load], duration: &str, per_s: f64) -> String {
+/// Returns the reason why no number can come of trials of this load and of higher ones that last so long.
+pub(super) fn too_short(load: Load, duration: &str, per_s: f64) -> String {
     format!(
         "no most load within the SLOs can be measured: {} needs at least {MIN_REQUESTS} requests in a trial, and has fewer in {duration}; use `--duration {}s` or more",
-        lowest(loads),
+        name(load),
         needed_duration_s(per_s)
     )
 }
 
-fn lowest(loads: &[Load]) -> String {
-    loads.first().map(|load| name(*load)).unwrap_or_default()
-}
-
-/// Returns the requests that may be in flight at a time, each with a connection of its own, by the limit of open files.
-fn open_streams_at_most() -> u32 {
-    u32::try_from(assay_calibration::open_streams()).unwrap_or(u32::MAX).max(1)
+fn is_same_kind(one: Load, other: Load) -> bool {
+    std::mem::discriminant(&one) == std::mem::discriminant(&other)
 }
 
 /// A search with all that it observed.
@@ -306,8 +346,9 @@ impl Search {
                 End::Measure(bracket.grid())
             }
             Step::NoneMet(load) => End::Nothing(format!(
-                "no most load with {slos}: {} already falls short, and a higher load does not count as better",
-                name(load)
+                "no most load with {slos}: {} already falls short, and a higher load does not count as better{}",
+                name(load),
+                self.contradiction(load)
             )),
             Step::AllMet(load) => {
                 End::Nothing(format!("every {} that was tried has {slos}, up to {}; {}", kind(load), number(load), self.bound()))
@@ -336,34 +377,31 @@ impl Search {
         }
     }
 
-    /// Returns the requests per second that are expected at the slowest of these loads; `None` for a sweep, which needs no number of requests, and for
-    /// loads of which nothing is known.
-    pub(super) fn slowest_per_s(&self, loads: &[Load]) -> Option<f64> {
-        if self.rule.goal == Goal::Sweep {
-            return None;
-        }
-        loads.iter().filter_map(|load| self.expected_rate(*load)).reduce(f64::min)
+    /// Returns what a reader has to know of a load that falls short although a higher one does not; nothing if there is none.
+    fn contradiction(&self, lowest: Load) -> String {
+        let meets = |seen: &&Observation| seen.good_fraction.is_some_and(|good| good >= self.rule.share);
+        let better = self.seen.iter().filter(meets).map(|seen| seen.load).find(|load| load.amount() > lowest.amount());
+        better.map_or_else(String::new, |better| {
+            format!(
+                "; yet {} has them, so the endpoint may not have recovered from another load before it: look at the endpoint, and search again",
+                name(better)
+            )
+        })
     }
 
-    /// Returns the requests per second that are expected at a load: those of a rate, and those that were observed at the highest of fewer or as many
-    /// requests in flight.
-    fn expected_rate(&self, load: Load) -> Option<f64> {
-        let rate = match load {
-            Load::Rate(rate) => rate,
-            Load::Concurrency(clients) => {
-                let below = self.seen.iter().filter(|seen| matches!(seen.load, Load::Concurrency(tried) if tried <= clients));
-                below.max_by(|one, other| one.load.amount().total_cmp(&other.load.amount()))?.requests_per_s
-            }
-        };
-        (rate > 0.0).then_some(rate)
+    /// Returns what the search is for.
+    pub(super) fn rule(&self) -> Rule {
+        self.rule
+    }
+
+    /// Returns the slowest of loads to measure, by what was observed: see [`slowest`].
+    pub(super) fn slowest(&self, loads: &[Load]) -> Option<(Load, f64)> {
+        slowest(&self.rule, &self.seen, loads)
     }
 
     /// Tells that the trials last longer than they do by default.
-    pub(super) fn say_longer(&self, loads: &[Load], needed_s: u64) {
-        self.say(&format!(
-            "each trial lasts {needed_s} s, so that {} has the {MIN_REQUESTS} requests that it needs",
-            lowest(loads)
-        ));
+    pub(super) fn say_longer(&self, load: Load, needed_s: u64) {
+        self.say(&format!("each trial lasts {needed_s} s, so that {} has the {MIN_REQUESTS} requests that it needs", name(load)));
     }
 
     /// Returns the reason if the measured run leaves the question open.
@@ -820,20 +858,41 @@ mod tests {
     #[test]
     fn trials_last_until_the_slowest_load_has_enough_requests() {
         let slowest = |goal: Goal, seen: &[Observation], loads: &[Load]| {
-            Search { seen: seen.to_vec(), ..search(goal) }.slowest_per_s(loads)
+            let slowest = Search { seen: seen.to_vec(), ..search(goal) }.slowest(loads);
+            slowest.map(|(load, per_s)| (load.amount(), per_s))
         };
-        assert_eq!(slowest(Goal::MaxRate, &[], &[Load::Rate(12.1), Load::Rate(24.3)]), Some(12.1));
+        assert_eq!(slowest(Goal::MaxRate, &[], &[Load::Rate(12.1), Load::Rate(24.3)]), Some((12.1, 12.1)));
         assert_eq!(slowest(Goal::Sweep, &[], &[Load::Rate(0.5)]), None);
         let [one, four] = [(1, 2.0), (4, 5.0)].map(|(clients, rate)| at(Load::Concurrency(clients), rate, 0.5));
         let loads = [2, 3, 4].map(Load::Concurrency);
         let found = slowest(Goal::MaxConcurrency, &[four, one], &loads);
-        assert_eq!(found, Some(2.0), "of two requests in flight, what one brought is known");
+        assert_eq!(found, Some((2.0, 3.0)), "two requests in flight are a third of the way from one to four");
+        assert_eq!(
+            slowest(Goal::MaxConcurrency, &[four, one], &[Load::Concurrency(9)]),
+            Some((9.0, 5.0)),
+            "no fewer than what four brought"
+        );
+        let stuck = Observation { good_fraction: Some(0.3), ..at(Load::Concurrency(3), 0.1, 5.0) };
+        let found = slowest(Goal::MaxConcurrency, &[one, stuck], &loads);
+        assert_eq!(found.map(|(load, _)| load), Some(2.0), "three and more fall short in any time");
         assert_eq!(slowest(Goal::MaxConcurrency, &[], &loads), None);
         assert_eq!([12.1, 0.5].map(needed_duration_s), [11, 260]);
         let is_short = |text: &str| is_too_short(10.0, parse_duration(text).expect("a duration"));
         assert!(is_short("9s900ms") && !is_short("10s"));
-        let why = too_short(&[Load::Rate(12.1)], "1s", 12.1);
+        let why = too_short(Load::Rate(12.1), "1s", 12.1);
         assert!(why.contains("rate 12.1 needs at least 100 requests") && why.contains("`--duration 11s`"), "{why}");
+    }
+
+    #[test]
+    fn a_round_lasts_as_long_as_the_measurement_will() {
+        let seen = [(4, 10.0), (8, 12.0)].map(|(clients, rate)| at(Load::Concurrency(clients), rate, 0.5));
+        let lasts = |goal: Goal, loads: &[Load]| round_duration_s(&Rule::new(goal), &seen, loads, Duration::from_secs(10));
+        assert_eq!(lasts(Goal::MaxRate, &[Load::Rate(6.5), Load::Rate(26.0)]), Some(20));
+        assert_eq!(lasts(Goal::MaxRate, &[Load::Rate(13.0)]), None, "the default is long enough");
+        assert_eq!(lasts(Goal::MaxRate, &[Load::Rate(0.1)]), Some(60), "the measurement decides");
+        assert_eq!(lasts(Goal::MaxConcurrency, &[Load::Concurrency(6)]), Some(12));
+        assert_eq!(lasts(Goal::MaxConcurrency, &[Load::Concurrency(1)]), None, "nothing is known of it");
+        assert_eq!(lasts(Goal::Sweep, &[Load::Concurrency(6)]), None);
     }
 
     #[test]
@@ -860,6 +919,14 @@ mod tests {
         assert_eq!(
             none,
             "no most load with 99 of 100 requests within every SLO: rate 0.5 already falls short, and a higher load does not count as better"
+        );
+        let stuck = [(1, 0.0), (2, 1.0), (4, 0.0)]
+            .map(|(clients, good)| Observation { good_fraction: Some(good), ..at(Load::Concurrency(clients), 1.0, 1.0) });
+        let search_of_stuck = Search { seen: stuck.to_vec(), ..search(Goal::MaxConcurrency) };
+        let End::Nothing(text) = search_of_stuck.end(Step::NoneMet(Load::Concurrency(1))) else { panic!("loads") };
+        assert!(
+            text.starts_with(&none.replace("rate 0.5", "concurrency 1")) && text.contains("; yet concurrency 2 has them"),
+            "{text}"
         );
         let all = why(Step::AllMet(Load::Concurrency(64)), Goal::MaxConcurrency);
         let slos = "has 99 of 100 requests within every SLO";

@@ -1,7 +1,7 @@
 //! The statements on all loads of a case together: the most load within the SLOs, and the knee of a closed loop.
 
 use assay_manifest::{AllLoads, CrossingPlace, Exclusion, LastingReason, LoadBracket, LoadKind, PointSummary};
-use assay_search::{Landmarks, Observation, landmarks, load_of};
+use assay_search::{DEFAULT_SHARE, Landmarks, Observation, landmarks, load_of};
 
 use crate::render::number::significant;
 use crate::render::text::counted;
@@ -67,7 +67,9 @@ pub(crate) fn describe(all_loads: Option<&AllLoads>, points: &[&PointSummary]) -
         let limit = if (knee - limit).abs() < 0.5 { String::new() } else { format!(", the limit at {limit}") };
         Some(format!("the knee is at concurrency {knee}{limit}"))
     };
-    let said: Vec<String> = most.into_iter().chain(knee()).collect();
+    let rise =
+        all_loads.and_then(|_| describe_rise(&points.iter().filter_map(|point| observation_of(point)).collect::<Vec<_>>()));
+    let said: Vec<String> = most.into_iter().chain(rise).chain(knee()).collect();
     (!said.is_empty()).then(|| said.join("; "))
 }
 
@@ -95,6 +97,19 @@ fn describe_max_load(loads: &AllLoads) -> Option<String> {
             counted(u64::from(below), "trial")
         )),
     }
+}
+
+/// Says so if a load meets the SLOs although a lower one does not: a reader of the table would take it for the most load, which is found from
+/// shares that fall with load.
+fn describe_rise(observed: &[Observation]) -> Option<String> {
+    let mut observed: Vec<(&Observation, f64)> = observed.iter().filter_map(|seen| Some((seen, seen.good_fraction?))).collect();
+    observed.sort_by(|(one, _), (other, _)| one.load.amount().total_cmp(&other.load.amount()));
+    let (place, (lower, _)) = observed.iter().enumerate().find(|(_, (_, good))| *good < DEFAULT_SHARE)?;
+    let (higher, _) = observed.iter().skip(place).rfind(|(_, good)| *good >= DEFAULT_SHARE)?;
+    let [lower, higher] = [lower, higher].map(|seen| seen.load.amount());
+    Some(format!(
+        "load {higher} meets the SLOs although {lower} does not, which is taken for noise (neighbours share their mean)"
+    ))
 }
 
 #[cfg(test)]
@@ -153,6 +168,24 @@ mod tests {
         assert_eq!(text, "the most within the SLOs is rate 11.0 [11.0, 11.0], 5 trials");
         let text = of_loads(LoadKind::Concurrency, &within[..1], None).expect("a number");
         assert_eq!(text, "the most within the SLOs is concurrency 11 (no interval), 1 trial");
+    }
+
+    #[test]
+    fn a_load_that_meets_the_slos_above_one_that_does_not_is_named() {
+        let rise = |shares: [f64; 3]| {
+            let mut points = closed([("16", 1.0), ("4", 1.0), ("8", 1.0)]);
+            for (point, share) in points.iter_mut().zip(shares) {
+                let mut metric = point.metrics.first().expect("a metric").clone();
+                (metric.metric, metric.median) = ("good_fraction".to_owned(), share);
+                point.metrics.push(metric);
+            }
+            let all_loads = fixture::serving::all_loads(LoadKind::Concurrency, &[(CrossingPlace::AtLeast, 16.0)], None);
+            describe(Some(&all_loads), &points.iter().collect::<Vec<_>>())
+        };
+        let told = "load 16 meets the SLOs although 4 does not, which is taken for noise (neighbours share their mean)";
+        assert_eq!(rise([0.995, 0.98, 0.99]).as_deref(), Some(told));
+        assert_eq!(rise([0.98, 1.0, 0.99]), None, "shares fall with load");
+        assert_eq!(rise([0.985, 0.97, 0.98]), None, "none meets the SLOs, so none is taken for the most load");
     }
 
     #[test]
