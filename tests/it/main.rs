@@ -34,6 +34,7 @@ mod forks;
 mod gate;
 mod git_https;
 mod gitlab;
+mod gpu_labels;
 mod harnesses;
 mod hooks;
 mod hostile;

@@ -60,7 +60,8 @@ fn fixture(program: &str, commands: &str) -> Fixture {
     fixture
 }
 
-fn install(fixture: &mut Fixture, program: &str) {
+/// Installs a program `nvidia-smi` of these commands first in PATH. `query` holds the queried fields.
+pub(crate) fn install(fixture: &mut Fixture, program: &str) {
     let folder = fixture.root().join("gpu");
     fs::create_dir_all(&folder).expect("a folder");
     let head = "#!/bin/sh\nfor argument; do case $argument in --query-gpu=*) query=${argument#--query-gpu=};; --loop-ms=*) loops=yes;; esac; done\n";

@@ -20,19 +20,19 @@ use crate::support::{Fixture, PIPELINE, files_under, indicator_output, pipeline,
 const LIMITS: Limits = Limits { time: Duration::from_secs(5), bytes: 1 << 20 };
 
 /// The server of Debian's package `prometheus`, which `ASSAY_TEST_PROMETHEUS` names, with targets of a test.
-struct Prometheus {
+pub(crate) struct Prometheus {
     address: SocketAddr,
     server: Child,
     _folder: tempfile::TempDir,
 }
 
 /// A target: its job, the interval at which it is scraped, its address and its path.
-type Target<'a> = (&'a str, &'a str, String, &'a str);
+pub(crate) type Target<'a> = (&'a str, &'a str, String, &'a str);
 
 impl Prometheus {
     /// Returns `None` if no Prometheus is requested; if it is requested but absent, the test fails.
     #[expect(clippy::print_stdout, reason = "a test that looks at less says so")]
-    fn start(targets: &[Target<'_>]) -> Option<Self> {
+    pub(crate) fn start(targets: &[Target<'_>]) -> Option<Self> {
         let Some(program) = std::env::var_os("ASSAY_TEST_PROMETHEUS").map(PathBuf::from) else {
             println!("ASSAY_TEST_PROMETHEUS is not set: no real Prometheus was asked");
             return None;
@@ -64,7 +64,7 @@ impl Prometheus {
         Some(server)
     }
 
-    fn at(&self, path: &str) -> String {
+    pub(crate) fn at(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
@@ -194,6 +194,60 @@ fn samples_of_a_prometheus_are_rows_of_their_attempts() {
     assert_eq!((&slow["scopes"], &slow["series"]), (&Value::from(4), &Value::from(4)));
     let absent = queries.iter().find(|query| query["metric"] == "DCGM_FI_PROF_SM_ACTIVE").expect("it is asked for");
     assert!(text(&absent["absent"]).starts_with("off by default"), "{absent}");
+}
+
+/// A scripted Triton with two models, in the format of its documentation: ten requests come from one reading to the next, and each waits for 40 ms in the queue of
+/// the second model.
+fn triton() -> Server {
+    let reads = AtomicU64::new(0);
+    Server::start(move |_| {
+        let requests = 10 * reads.fetch_add(1, Ordering::Relaxed);
+        let mut text = String::new();
+        for (name, kind, values) in [
+            ("nv_inference_request_success", "counter", [requests, requests]),
+            ("nv_inference_queue_duration_us", "counter", [0, 40_000 * requests]),
+            ("nv_inference_compute_infer_duration_us", "counter", [1000 * requests, 90_000 * requests]),
+            ("nv_inference_request_duration_us", "counter", [1100 * requests, 130_000 * requests]),
+            ("nv_inference_pending_request_count", "gauge", [0, 4]),
+        ] {
+            let _ = writeln!(text, "# HELP {name} Of all batch sizes\n# TYPE {name} {kind}");
+            for (model, value) in ["preprocessing", "llm"].iter().zip(values) {
+                let _ = writeln!(text, "{name}{{model=\"{model}\",version=\"1\"}} {value}");
+            }
+        }
+        Reply::ok(text)
+    })
+}
+
+#[test]
+fn counters_of_triton_are_rows_of_its_models() {
+    let server = triton();
+    let Some(prometheus) = Prometheus::start(&[("triton", "1s", server.authority(), "/metrics")]) else { return };
+    let body = format!("sleep 4\necho '{}'", indicator_output("only", "[100.25, 101.5, 99.75]"));
+    let with = telemetry(&prometheus.at(""), "pack: triton");
+    let fixture = Fixture::with_pipeline(&script(&body), &pipeline("exploratory", &["only"], 1, &with));
+    fixture.run("one").success();
+    let rows = rows(&fixture, "one");
+    let row = |name: &str, model: &str| {
+        let metric = format!("{name}{{model=\"{model}\",version=\"1\"}}");
+        rows.iter().find(|row| row.text("metric") == Some(metric.as_str())).unwrap_or_else(|| panic!("no {metric}"))
+    };
+    let queue = row("nv_inference_queue_duration_us", "llm");
+    let authority = server.authority();
+    assert_eq!((queue.text("scope_kind"), queue.text("scope_id")), (Some("endpoint"), Some(authority.as_str())));
+    assert_eq!((queue.text("unit"), queue.text("metric_kind")), (Some("us/s"), Some("counter")));
+    let per_request =
+        |name: &str, model: &str| float(row(name, model), "mean") / float(row("nv_inference_request_success", model), "mean");
+    for (name, model, expected) in [
+        ("nv_inference_queue_duration_us", "preprocessing", 0.0),
+        ("nv_inference_queue_duration_us", "llm", 40_000.0),
+        ("nv_inference_compute_infer_duration_us", "llm", 90_000.0),
+        ("nv_inference_request_duration_us", "llm", 130_000.0),
+    ] {
+        let found = per_request(name, model);
+        assert!((found - expected).abs() < 1e-3, "{name} of {model}: {found}");
+    }
+    assert!((float(row("nv_inference_pending_request_count", "llm"), "mean") - 4.0).abs() < 1e-9);
 }
 
 /// The clock of the GPUs is low while the candidate runs, which only the Prometheus has seen.

@@ -1,9 +1,9 @@
 //! The value of a signal's quantity in one attempt.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::evidence::{ClusterEvent, Reading, Window};
-use crate::rule::{COUNT, Combine, EventSelector, Formula, Signal, SourceClass, Statistic};
+use crate::rule::{By, COUNT, Combine, EventSelector, Formula, Signal, SourceClass, Statistic};
 
 /// The fewest samples of a metric in an attempt: one reading says nothing of the time before and after it.
 const MIN_SAMPLES: u64 = 2;
@@ -141,18 +141,27 @@ fn of_origin(
         let has_labels = formula.labels.iter().all(|(label, value)| reading.series.label(label) == value);
         Origin::of(reading) == origin && has_labels && is_of(reading)
     };
-    let metric = |name: &str| combined(signal, formula.statistic, name, window, &is_used);
-    let value = match &formula.over {
-        None => metric(&formula.metric)?,
-        Some(over) => {
-            let (value, count) = (metric(&formula.metric)?, metric(over)?);
-            if count <= 0.0 {
-                return Err(Absent::NothingCounted);
-            }
-            value / count
+    let combine = |name: &str, is_part: &dyn Fn(&Reading) -> bool| {
+        combined(signal, formula.statistic, name, window, &|reading| is_used(reading) && is_part(reading))
+    };
+    let value = match (&formula.over, &formula.by) {
+        (None, _) => combine(&formula.metric, &|_| true)?,
+        (Some(over), None) => quotient(&formula.metric, over, &|name| combine(name, &|_| true))?,
+        (Some(over), Some(by)) => {
+            let (label, join): (_, fn(f64, f64) -> f64) = match by {
+                By::Sum(label) => (label, |sum, part| sum + part),
+                By::Max(label) => (label, f64::max),
+            };
+            let named = window.readings.iter().filter(|reading| reading.series.name == formula.metric && is_used(reading));
+            let parts: BTreeSet<&str> = named.map(|reading| reading.series.label(label)).collect();
+            let of_part = |part: &str| {
+                let of_metric = |name: &str| combine(name, &|reading| reading.series.label(label) == part);
+                quotient(&formula.metric, over, &of_metric)
+            };
+            join_counted(parts.into_iter().map(of_part), join).unwrap_or_else(|| Err(no_metric(signal, window)))?
         }
     };
-    let value = value * signal.times;
+    let value = value * formula.times.unwrap_or(signal.times);
     match &formula.less_from {
         None => Ok(value),
         Some(outcome) => {
@@ -160,6 +169,21 @@ fn of_origin(
             if left < 0.0 { Err(Absent::BelowZero) } else { Ok(left) }
         }
     }
+}
+
+/// Returns the quotient of two metrics.
+fn quotient(metric: &str, over: &str, of: &dyn Fn(&str) -> Result<f64, Absent>) -> Result<f64, Absent> {
+    let (value, count) = (of(metric)?, of(over)?);
+    if count <= 0.0 { Err(Absent::NothingCounted) } else { Ok(value / count) }
+}
+
+/// Puts the parts together of which anything was counted; `None` if there are no parts.
+fn join_counted(parts: impl Iterator<Item = Result<f64, Absent>>, join: fn(f64, f64) -> f64) -> Option<Result<f64, Absent>> {
+    parts.reduce(|joined, part| match (joined, part) {
+        (Ok(joined), Ok(part)) => Ok(join(joined, part)),
+        (Err(Absent::NothingCounted), counted) | (counted, Err(Absent::NothingCounted)) => counted,
+        (Err(why), _) | (_, Err(why)) => Err(why),
+    })
 }
 
 /// Returns the reason why a metric of telemetry is absent.
@@ -262,6 +286,45 @@ mod tests {
         assert_eq!(value(&quotient, &window(&all)), Ok(4.0));
         all.push(("exporter/gpu", "count", 10.0));
         assert_eq!(value(&quotient, &window(&all)), Ok(10.0));
+    }
+
+    #[test]
+    fn quotients_by_the_values_of_a_label_are_put_together() {
+        let mut by_model = signal("sum");
+        (by_model.is[0].over, by_model.is[0].by) = (Some("count".to_owned()), Some(By::Sum("model".to_owned())));
+        let source = "prometheus/fleet";
+        let mut all = vec![
+            // Two versions and two servers of one model.
+            (source, "clock{model=\"a\",version=\"1\"}", 6.0),
+            (source, "clock{model=\"a\",version=\"2\"}", 2.0),
+            (source, "count{model=\"a\",version=\"1\"}", 1.0),
+            (source, "count{model=\"a\",version=\"2\"}", 3.0),
+            (source, "clock{model=\"b\"}", 5.0),
+            (source, "count{model=\"b\"}", 10.0),
+            (source, "clock{model=\"idle\"}", 0.0),
+            (source, "count{model=\"idle\"}", 0.0),
+        ];
+        assert_eq!(value(&by_model, &window(&all)), Ok(8.0 / 4.0 + 0.5));
+        let largest =
+            Signal { is: vec![Formula { by: Some(By::Max("model".to_owned())), ..by_model.is[0].clone() }], ..by_model.clone() };
+        assert_eq!(value(&largest, &window(&all)), Ok(8.0 / 4.0));
+        assert_eq!(value(&by_model, &window(&all[6..])), Err(Absent::NothingCounted));
+        assert_eq!(
+            value(&by_model, &window(&[(source, "clock", 6.0), (source, "count", 3.0)])),
+            Ok(2.0),
+            "a server of one model"
+        );
+        assert_eq!(value(&by_model, &window(&[(source, "other", 6.0)])), Err(Absent::NoMetric));
+        all.push((source, "clock{model=\"c\"}", 1.0));
+        assert_eq!(value(&by_model, &window(&all)), Err(Absent::NoMetric), "a model whose requests are not counted");
+    }
+
+    #[test]
+    fn a_formula_has_a_factor_of_its_own_to_the_signals_unit() {
+        let mut of_two_units = signal("sum");
+        of_two_units.times = 1000.0;
+        of_two_units.is[0].times = Some(0.001);
+        assert_eq!(value(&of_two_units, &window(&[("exporter/gpu", "clock", 2000.0)])), Ok(2.0));
     }
 
     #[test]

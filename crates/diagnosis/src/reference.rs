@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::rule::{Direction, EventSelector, Rule, Signal, Statistic, rules};
+use crate::rule::{By, Direction, EventSelector, Rule, Signal, Statistic, rules};
 
 /// Returns the page of all rules, as Markdown.
 pub fn reference_page() -> String {
@@ -41,6 +41,7 @@ fn write_signal(page: &mut String, signal: &Signal, supports: &str) {
             let labels: Vec<String> = formula.labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
             let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
             let over = formula.over.as_ref().map(|over| format!(" / `{over}{labels}`")).unwrap_or_default();
+            let by = formula.by.as_ref().map(by_label).unwrap_or_default();
             let from = formula.less_from.as_ref().map(|from| format!("`{from}` - ")).unwrap_or_default();
             let of = match formula.statistic {
                 Statistic::Mean => "",
@@ -48,7 +49,7 @@ fn write_signal(page: &mut String, signal: &Signal, supports: &str) {
             };
             let of_event = formula.event.as_ref().map(|event| format!(" of {}", facts(event))).unwrap_or_default();
             let zero = formula.zero_beside.as_ref().map(|beside| format!(" (0 beside {})", facts(beside))).unwrap_or_default();
-            format!("{of}{from}`{}{labels}`{over}{of_event}{zero}", formula.metric)
+            format!("{of}{from}`{}{labels}`{over}{by}{of_event}{zero}", formula.metric)
         })
         .collect();
     let direction = match signal.moved {
@@ -80,6 +81,14 @@ fn write_signal(page: &mut String, signal: &Signal, supports: &str) {
         by.join(" and "),
         signal.reason
     );
+}
+
+/// Returns the way in which quotients are put together, in words.
+fn by_label(by: &By) -> String {
+    match by {
+        By::Sum(label) => format!(", summed over `{label}`"),
+        By::Max(label) => format!(", the largest of every `{label}`"),
+    }
 }
 
 /// Returns the facts of a cluster that a formula reads, in words.

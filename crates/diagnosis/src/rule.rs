@@ -188,8 +188,18 @@ pub(crate) const COUNT: &str = "count";
 /// See [`COUNT`].
 pub(crate) const AFTER_CREATION: &str = "after_creation_ns";
 
-/// A way to compute a quantity. The first of several whose metrics are there is taken.
+/// The label of whose values each has a quotient of its own, by the way in which the quotients are put together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum By {
+    /// Their sum: a request waits for one model of an ensemble after the other.
+    Sum(String),
+    /// The largest: the time of an ensemble holds those of its models.
+    Max(String),
+}
+
+/// A way to compute a quantity. The first of several whose metrics are there is taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Formula {
     /// The metric; of facts of a cluster, the column that is the quantity.
@@ -203,6 +213,12 @@ pub(crate) struct Formula {
     /// The metric that it is divided by.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) over: Option<String>,
+    /// The label of whose values each has a quotient of its own, and how these are put together. A value of which nothing was counted has none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) by: Option<By>,
+    /// The factor to the signal's unit, if it is not that of the signal's other formulas.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) times: Option<f64>,
     /// The labels that a series needs, with their values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub(crate) labels: BTreeMap<String, String>,
@@ -393,8 +409,15 @@ fn check_signal(signal: &Signal) -> Result<(), String> {
         return refuse("it needs a metric and a reason");
     }
     let is_number = |value: f64| value.is_finite() && value >= 0.0;
-    if !is_number(signal.times) || signal.times == 0.0 || !is_number(signal.amount) || !is_number(signal.ratio) {
+    let factors = || signal.is.iter().filter_map(|formula| formula.times).chain([signal.times]);
+    if factors().any(|times| !is_number(times) || times == 0.0) {
+        return refuse("`times` is a number above 0");
+    }
+    if !is_number(signal.amount) || !is_number(signal.ratio) {
         return refuse("a threshold is no number of 0 or more");
+    }
+    if signal.is.iter().any(|formula| formula.by.is_some() && formula.over.is_none()) {
+        return refuse("`by` is of quotients, and needs `over`");
     }
     if signal.ratio < 1.0 || (signal.ratio <= 1.0 && signal.amount <= 0.0) {
         return refuse("it needs a `ratio` above 1, or an `amount`");
@@ -407,7 +430,8 @@ fn check_signal(signal: &Signal) -> Result<(), String> {
     }
     check_facts(signal).or_else(|problem| refuse(&problem))?;
     let is_outcome = signal.of == SourceClass::Outcome;
-    if is_outcome && signal.is.iter().any(|formula| formula.over.is_some() || formula.less_from.is_some()) {
+    let has_parts = |formula: &Formula| formula.over.is_some() || formula.less_from.is_some() || formula.times.is_some();
+    if is_outcome && signal.is.iter().any(has_parts) {
         return refuse("an outcome is taken as it is");
     }
     match &signal.among {
@@ -424,7 +448,9 @@ fn check_facts(signal: &Signal) -> Result<(), String> {
         let is_wrong = signal.is.iter().any(has_parts);
         return if is_wrong { Err("`event` and `zero_beside` are of a `cluster_event`".to_owned()) } else { Ok(()) };
     }
-    let is_of_metrics = |formula: &Formula| formula.over.is_some() || formula.less_from.is_some() || !formula.labels.is_empty();
+    let is_of_metrics = |formula: &Formula| {
+        formula.over.is_some() || formula.less_from.is_some() || formula.times.is_some() || !formula.labels.is_empty()
+    };
     if signal.among.is_some() || signal.when_absent.is_some() || signal.explains.is_some() || signal.is.iter().any(is_of_metrics)
     {
         return Err("a fact of a cluster is taken as it is".to_owned());
@@ -486,6 +512,28 @@ mod tests {
     }
 
     #[test]
+    fn every_metric_of_the_queue_is_in_the_pack_of_its_server() {
+        let packs = [
+            ("vllm:", include_str!("../../../packs/vllm.yaml")),
+            ("sglang:", include_str!("../../../packs/sglang.yaml")),
+            ("tgi_", include_str!("../../../packs/tgi.yaml")),
+            ("nv_", include_str!("../../../packs/triton.yaml")),
+        ];
+        let queue = rules().iter().find(|rule| rule.rule == "server-queue").expect("it is a rule");
+        let formulas = queue.signals.iter().chain(&queue.supports).flat_map(|signal| &signal.is);
+        let mut seen = BTreeSet::new();
+        for metric in formulas.flat_map(|formula| std::iter::once(&formula.metric).chain(&formula.over)) {
+            let (prefix, pack) = packs.iter().find(|(prefix, _)| metric.starts_with(prefix)).expect("of a server with a pack");
+            assert!(
+                [format!("query: {metric},"), format!("query: '{metric}',")].iter().any(|query| pack.contains(query)),
+                "{metric}"
+            );
+            seen.insert(prefix);
+        }
+        assert_eq!(seen.len(), packs.len(), "each server has a queue");
+    }
+
+    #[test]
     fn facts_of_a_cluster_are_the_only_signals_of_a_rule_without_outcomes() {
         let rule = |slower: &str, formula: &str, more: &str| {
             format!(
@@ -526,6 +574,12 @@ mod tests {
             (rule(&signal("")), "rule 1 of `r.yaml`: signal `s`: it needs a `ratio` above 1, or an `amount`"),
             (rule(&signal(", ratio: 0.5")), "it needs a `ratio` above 1, or an `amount`"),
             (rule(&signal(", amount: -1")), "a threshold is no number of 0 or more"),
+            (rule(&signal(", ratio: 2, times: 0")), "`times` is a number above 0"),
+            (rule(&signal(", ratio: 2").replace("metric: m", "metric: m, times: -1")), "`times` is a number above 0"),
+            (
+                rule(&signal(", ratio: 2").replace("metric: m", "metric: m, by: {sum: model}")),
+                "`by` is of quotients, and needs `over`",
+            ),
             (rule(&signal(", amount: 1, among: []")), "`among` needs labels of a telemetry metric"),
             (rule(&signal(", amount: 1, other: 1")), "unknown field `other`"),
             (rule(""), "it needs `slower` and a signal"),

@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 use assay_manifest::{Case, Environment, JoinLabels, Plan, TelemetrySource};
 
 use crate::exposition::{Sample, samples};
+use crate::gpus::{LabelOrigin, LabelledGpu};
 use crate::keys::ObjectKeys;
 use crate::metric::{MAX_SERIES, MetricKey, MetricKind, MetricSample, Observed, TextMetrics, labels, unit_by_name};
 use crate::recording::ReadingBody;
@@ -186,10 +187,16 @@ impl SourceKind for Exporter {
         if !metric.starts_with(DCGM_PREFIX) {
             return None;
         }
-        // The labels are written as in the text that they came from.
-        let line = format!("{metric}{labels} 0");
+        let line = sample_line(metric, labels);
         let sample = samples(&line).flatten().next()?;
         Some(ObjectKeys::read(&DCGM_JOINS, |name| label(&sample, name)))
+    }
+
+    /// Returns the GPU of a series of dcgm-exporter.
+    fn gpu(&self, metric: &str, labels: &str) -> Option<LabelledGpu> {
+        let line = sample_line(metric, labels);
+        let sample = samples(&line).flatten().next()?;
+        LabelledGpu::describe(LabelOrigin::Scrape, &DCGM_JOINS, |name| label(&sample, name))
     }
 
     fn unit(&self, metric: &str, kind: MetricKind) -> String {
@@ -301,6 +308,11 @@ impl BusyTime {
         let value = self.seconds / self.cpus as f64;
         (self.cpus > 0).then_some(MetricSample { key, kind: MetricKind::Share, value, series: self.cpus })
     }
+}
+
+/// Returns a sample of a metric as a line of a text, whose labels are written as in the text that they came from.
+fn sample_line(metric: &str, labels: &str) -> String {
+    format!("{metric}{labels} 0")
 }
 
 /// Returns the value of a label.

@@ -2,9 +2,10 @@
 //! from anything else.
 
 use assay_manifest::JoinLabels;
+use serde::{Deserialize, Serialize};
 
 /// The keys of the object of a row; `None` for a key that no label holds, or that the row's series differ in.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectKeys {
     /// The vendor's unique id of the GPU.
     pub gpu_uuid: Option<String>,

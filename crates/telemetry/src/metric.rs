@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use crate::exposition::{Sample, samples};
 
 /// The most series of one response that are read: kube-state-metrics of a large cluster has about as many.
 pub(crate) const MAX_SERIES: usize = 100_000;
 
 /// The interpretation of a metric's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MetricKind {
     /// A state at the moment of the reading.
     Gauge,

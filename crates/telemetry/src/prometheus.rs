@@ -4,12 +4,11 @@
 //! with the times at which they were scraped. A query over steps of time would repeat each sample for up to five minutes, so that a
 //! metric scraped once a minute would look like one scraped every second.
 //!
-//! collect sends the requests and keeps every response unchanged, a [`QueryLine`] each; [`QueryRows`] makes rows of them, and
-//! reports what is in no row. Sample times are those of the Prometheus; its clock is compared with that of collect ([`ClockOffset`]).
+//! collect sends the requests and keeps every response unchanged, a [`QueryLine`] each; [`QueryRows`] makes rows of them, finds the GPUs that their labels
+//! describe, and reports what is in no row. Sample times are those of the Prometheus; its clock is compared with that of collect ([`ClockOffset`]).
 
 mod clock;
 mod findings;
-mod gpus;
 mod line;
 mod request;
 mod response;
@@ -17,7 +16,6 @@ mod rows;
 mod series;
 
 pub use clock::ClockOffset;
-pub use gpus::{LabelledGpu, labelled_gpus};
 pub use line::{QueryLine, QueryOf, Request};
 pub use request::{PRESENCE_RANGE, clock_url, presence_query, query_url, samples_query};
 pub use response::{SampledSeries, SeriesResponse, parse_series, parse_time, read_body};

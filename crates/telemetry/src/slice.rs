@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use assay_manifest::{Gap, Instant, PlannedTrial, Reason};
 use assay_stats::{MAX_MAGNITUDE, Samples};
+use serde::{Deserialize, Serialize};
 
 use crate::energy::{EnergyMeter, HOST_PACKAGES, MeteredEnergy, MeteredObject, energy, meter};
+use crate::gpus::{LabelledGpu, describes_gpu};
 use crate::keys::ObjectKeys;
 use crate::metric::{MetricKey, MetricKind, MetricSample, Observed};
 use crate::recording::MAX_RECORDINGS;
@@ -76,7 +78,7 @@ struct LastSample {
 }
 
 /// The statistics of one metric over a window.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Statistics {
     /// The observed object; `None` if it is the one that the source observes.
     pub object: Option<String>,
@@ -91,7 +93,28 @@ pub struct Statistics {
     /// The keys of its object, if its labels name it; `None` if they do not, and nothing is known but the place of the recorder.
     pub keys: Option<ObjectKeys>,
     /// The values; `None` if a counter was read once: one sample has no increase.
-    pub values: Option<Samples>,
+    pub values: Option<ValueStatistics>,
+}
+
+/// The statistics of the values of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ValueStatistics {
+    /// The smallest value.
+    pub min: f64,
+    /// The mean.
+    pub mean: f64,
+    /// The largest value.
+    pub max: f64,
+    /// The 95th percentile.
+    pub p95: f64,
+}
+
+impl ValueStatistics {
+    /// Returns the statistics of values; `None` if there are none, or if one is beyond the range that statistics accept.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let values = Samples::new(values).ok()?;
+        Some(Self { min: values.min(), mean: values.mean(), max: values.max(), p95: values.quantile(0.95) })
+    }
 }
 
 impl<'a> Slice<'a> {
@@ -157,8 +180,14 @@ impl<'a> Slice<'a> {
             n: series.n,
             keys: source.definition().keys(&key.name, &key.labels),
             // Rates beyond the range that statistics accept are no measurement.
-            values: Samples::new(&series.values).ok(),
+            values: ValueStatistics::of(&series.values),
         })
+    }
+
+    /// Returns the GPUs that the labels of its metrics describe.
+    pub fn gpus(&self, source: &Source) -> impl Iterator<Item = LabelledGpu> {
+        let described = self.metrics.iter().filter(|(key, series)| series.n > 0 && describes_gpu(&key.name));
+        described.filter_map(move |(key, _)| source.definition().gpu(&key.name, &key.labels))
     }
 
     /// Returns the increase of a counter over the window, the sum over all its labels; `None` if it was not read twice.

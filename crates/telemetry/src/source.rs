@@ -6,6 +6,7 @@ use assay_manifest::{Case, CaseId, EnvVar, Environment, Name, Plan, ProvisionedT
 
 use crate::endpoint::Endpoint;
 use crate::exporter::Exporter;
+use crate::gpus::LabelledGpu;
 use crate::host::Host;
 use crate::keys::ObjectKeys;
 use crate::line::LineFormat;
@@ -82,6 +83,11 @@ pub(crate) trait SourceKind: Sync {
 
     /// Returns the keys of the object of a metric, by the labels as they appear in its name; `None` if they name no object.
     fn keys(&self, _metric: &str, _labels: &str) -> Option<ObjectKeys> {
+        None
+    }
+
+    /// Returns the GPU that the labels of a metric describe, as they appear in its name; `None` if they describe none.
+    fn gpu(&self, _metric: &str, _labels: &str) -> Option<LabelledGpu> {
         None
     }
 

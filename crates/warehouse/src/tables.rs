@@ -508,7 +508,7 @@ pub static HARDWARE_TOPOLOGY_DIM: Table = Table {
             text("gpu_model", "The model of the GPUs of one host; several models are separated by ` + `.").key(),
             int("gpu_count", "GPUs of all hosts; in a cluster, those that the target's pods may use.").unit("devices").key(),
             int("gpu_memory_bytes", "Memory of one GPU.").unit("bytes").key(),
-            text("gpu_source", "The origin of `gpu_model`, and of `gpu_count` unless the target's pods state a limit: `host` (the driver on the target's hosts), `node_labels`, `exporter_labels` (dcgm-exporter's series in a Prometheus) or `declared`.").key(),
+            text("gpu_source", "The origin of `gpu_model`, and of `gpu_count` unless the target's pods state a limit: `host` (the driver on the target's hosts), `node_labels`, `scrape_labels` (dcgm-exporter's series as the run scraped them), `exporter_labels` (those in a Prometheus) or `declared`.").key(),
             text("pcie_layout", "The attachment of devices to PCIe.").reserved("the hardware probe"),
             text("nvlink_topology", "The NVLink links between GPUs.").reserved("the hardware probe"),
             text("gpu_nic_affinity", "The network cards that are near each GPU.").reserved("the hardware probe"),

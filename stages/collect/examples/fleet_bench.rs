@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let key = AttemptKey { block: attempt.block, trial_id: attempt.trial_id, attempt: 0 };
     let windows = BTreeMap::from([(key, (attempt.start, attempt.end))]);
     let name = "fleet".parse()?;
-    let mut found = QueryRows::open(&name, &source, windows, File::open(path)?)?;
+    let mut found = QueryRows::open(&name, &source, &windows, File::open(path)?)?;
     let (mut rows, mut samples, mut scopes) = (0_u64, 0_u64, BTreeSet::new());
     while let Some(of_query) = found.next_rows()? {
         for row in of_query.rows {

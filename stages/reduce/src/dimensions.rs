@@ -10,7 +10,7 @@ use assay_manifest::{
     ProvisionedTarget, Reason, ServingWork, Target, canonical_json,
 };
 use assay_stage::Failure;
-use assay_telemetry::prometheus::LabelledGpu;
+use assay_telemetry::{LabelOrigin, LabelledGpu};
 use assay_warehouse::{
     ARTIFACT_LINEAGE_DIM, CLUSTER_REGION_DIM, HARDWARE_TOPOLOGY_DIM, ROW_ID, Result as RowResult, Row, SOFTWARE_VERSION_DIM,
     Table, Value, WORKLOAD_DIM,
@@ -18,7 +18,7 @@ use assay_warehouse::{
 use serde::Serialize;
 use serde_json::json;
 
-use crate::dimensions::exported_gpus::{ExportedGpus, Place, contradictions};
+use crate::dimensions::exported_gpus::{ExportedGpus, LabelledFact, Place, contradictions};
 use crate::row_failure;
 use crate::rows::RowContext;
 
@@ -41,18 +41,19 @@ pub(crate) struct TargetKeys {
 }
 
 impl Dimensions {
-    /// Builds the dimension rows of a run. Blocks of one run share them; if blocks differ, the Collection lists that as drift.
-    pub(crate) fn from_context(context: &RowContext<'_>) -> Result<Self, Failure> {
-        Self::build(context).map_err(|error| row_failure(&error))
+    /// Builds the dimension rows of a run, of which labels describe these GPUs. Blocks of one run share them; if blocks differ, the Collection lists that
+    /// as drift.
+    pub(crate) fn from_context(context: &RowContext<'_>, labelled: &[LabelledGpu]) -> Result<Self, Failure> {
+        Self::build(context, labelled).map_err(|error| row_failure(&error))
     }
 
-    fn build(context: &RowContext<'_>) -> RowResult<Self> {
+    fn build(context: &RowContext<'_>, labelled: &[LabelledGpu]) -> RowResult<Self> {
         let (mut software, mut hardware, mut clusters) = (Rows::default(), Rows::default(), Rows::default());
         let cluster = clusters.add(run_cluster(context.environments.first().copied())?);
         let mut targets = BTreeMap::new();
         let mut issues = Vec::new();
         for name in context.plan.cases.iter().map(|case| &case.target).collect::<BTreeSet<_>>() {
-            let target = TargetEvidence::find(context, name);
+            let target = TargetEvidence::find(context, name, labelled);
             issues.extend(target.gpu_issues(name));
             let keys = TargetKeys {
                 software: software.add(target.software()?),
@@ -183,7 +184,7 @@ const TENSOR_PARALLEL_OPTIONS: [&str; 6] =
 
 impl<'a> TargetEvidence<'a> {
     /// Finds the evidence of a target in the first block that has it.
-    fn find(context: &RowContext<'a>, name: &Name) -> Self {
+    fn find(context: &RowContext<'a>, name: &Name, labelled: &'a [LabelledGpu]) -> Self {
         let provisioned = context.environments.iter().find_map(|environment| {
             let target = environment.targets.iter().find(|target| target.id == *name)?;
             Some((*environment, target))
@@ -198,8 +199,8 @@ impl<'a> TargetEvidence<'a> {
             declared: context.plan.target(name),
             provisioned: provisioned_target,
             environment: provisioned.map(|(environment, _)| environment),
-            exported: ExportedGpus::read(context.labelled_gpus, &place),
-            labelled: context.labelled_gpus,
+            exported: ExportedGpus::read(labelled, &place),
+            labelled,
             hosts,
         }
     }
@@ -207,9 +208,9 @@ impl<'a> TargetEvidence<'a> {
     /// Returns the contradictions between the sources about the target's GPUs, and why labels leave one of their facts open.
     fn gpu_issues(&self, name: &Name) -> Vec<Reason> {
         let exported = &self.exported;
-        let by_nodes = self.labelled_gpus().model.zip(exported.model.as_ref()).filter(|(nodes, exported)| nodes != *exported);
-        let by_nodes = by_nodes.map(|(nodes, exported)| {
-            format!("the model is `{nodes}` by the labels of nodes, and `{exported}` by those of series")
+        let by_nodes = self.labelled_gpus().model.zip(exported.model.as_ref());
+        let by_nodes = by_nodes.filter(|(nodes, exported)| *nodes != exported.value).map(|(nodes, exported)| {
+            format!("the model is `{nodes}` by the labels of nodes, and `{}` by those of series", exported.value)
         });
         let conflicts = exported.conflicts.iter().cloned().chain(contradictions(self.labelled, &self.hosts)).chain(by_nodes);
         let conflicts: Vec<String> = conflicts.collect();
@@ -252,7 +253,10 @@ impl<'a> TargetEvidence<'a> {
         let gpus = self.hosts.iter().filter_map(|host| host.facts.gpus.value.as_deref()).flatten();
         let of_host = gpus.take(1).next().map(|gpu| (gpu.driver_version.as_str(), GpuSource::Host));
         let of_nodes = || Some((self.label(&DRIVER_LABELS)?, GpuSource::NodeLabels));
-        let of_series = || Some((self.exported.driver_version.as_deref()?, GpuSource::ExporterLabels));
+        let of_series = || {
+            let LabelledFact { value, origin } = self.exported.driver_version.as_ref()?;
+            Some((value.as_str(), GpuSource::from(*origin)))
+        };
         of_host.or_else(of_nodes).or_else(of_series)
     }
 
@@ -348,12 +352,12 @@ impl<'a> TargetEvidence<'a> {
         if labelled.model.is_some() {
             return Gpus { count: limits.or(labelled.count), ..labelled };
         }
-        if let Some(model) = &self.exported.model {
+        if let Some(LabelledFact { value, origin }) = &self.exported.model {
             return Gpus {
-                model: Some(model.clone()),
+                model: Some(value.clone()),
                 count: limits.or(self.exported.count),
                 memory_bytes: None,
-                source: GpuSource::ExporterLabels,
+                source: GpuSource::from(*origin),
             };
         }
         let (model, count) = (declared("gpu_model"), declared("gpu_count").and_then(whole_number));
@@ -415,6 +419,8 @@ enum GpuSource {
     Host,
     /// The labels of its nodes.
     NodeLabels,
+    /// The labels of dcgm-exporter's series, as the recorder scraped them.
+    ScrapeLabels,
     /// The labels of dcgm-exporter's series in a Prometheus.
     ExporterLabels,
     /// The pipeline.
@@ -426,8 +432,18 @@ impl GpuSource {
         match self {
             Self::Host => "host",
             Self::NodeLabels => "node_labels",
+            Self::ScrapeLabels => "scrape_labels",
             Self::ExporterLabels => "exporter_labels",
             Self::Declared => "declared",
+        }
+    }
+}
+
+impl From<LabelOrigin> for GpuSource {
+    fn from(origin: LabelOrigin) -> Self {
+        match origin {
+            LabelOrigin::Scrape => Self::ScrapeLabels,
+            LabelOrigin::Prometheus => Self::ExporterLabels,
         }
     }
 }
@@ -448,7 +464,7 @@ fn find_option(command: &[String], options: &[&str]) -> Option<i64> {
 /// Returns the number of devices that one replica of a case's model is spread over, if a command or the pipeline states it.
 pub(crate) fn tensor_parallel(context: &RowContext<'_>, case: &CaseId) -> Option<i64> {
     let target = &context.plan.case(case)?.target;
-    TargetEvidence::find(context, target).tensor_parallel()
+    TargetEvidence::find(context, target, &[]).tensor_parallel()
 }
 
 /// Returns the hardware of one host by column, without the facts that distinguish two machines of a kind.

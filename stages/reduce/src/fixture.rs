@@ -183,12 +183,11 @@ impl Run {
             environment_manifests: Vec::new(),
             attempts: &self.attempts,
             recordings: &self.recordings,
-            labelled_gpus: &[],
             reduce_binary: digest("binary"),
         }
     }
 
     pub(crate) fn dimensions(&self) -> Dimensions {
-        Dimensions::from_context(&self.context()).expect("dimensions")
+        Dimensions::from_context(&self.context(), &[]).expect("dimensions")
     }
 }

@@ -58,7 +58,6 @@ impl Stage for Reduce {
         let (environment_manifests, environments): (Vec<_>, Vec<_>) = named.into_iter().unzip();
         let list = evidence::read_evidence_list(ctx, collection)?;
         let attempts = Attempts::load(ctx, plan, collection)?;
-        let labelled_gpus = telemetry::labelled_gpus(ctx, plan, &attempts, &list)?;
         let context = RowContext {
             run_id: ctx.run_id(),
             plan,
@@ -72,14 +71,14 @@ impl Stage for Reduce {
             environment_manifests,
             attempts: &attempts,
             recordings: &recordings,
-            labelled_gpus: &labelled_gpus,
             reduce_binary: ctx.binary(),
         };
-        let dimensions = Dimensions::from_context(&context)?;
+        let telemetry = telemetry::read(ctx, &context, &list)?;
+        let dimensions = Dimensions::from_context(&context, &telemetry.gpus)?;
         let PointOutcomes { points, all_loads, file, serving, views, not_finite } = reduce_points(ctx, &context, &dimensions)?;
         let status = status(&points);
-        let telemetry = telemetry::write(ctx, &context, &dimensions, &points, &list)?;
         let serving = with_queue_delays(serving, &telemetry.queue_delays)?;
+        let telemetry = telemetry::write(ctx, &context, &dimensions, &points, telemetry, &list)?;
         let cluster = pods::write(ctx, &context, &dimensions, &list)?;
         let attempts = attempts::write(ctx, &context, &dimensions, &points)?;
         let issues = issues(&points, &context).into_iter().chain(not_finite.issue());

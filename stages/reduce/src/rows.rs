@@ -8,7 +8,6 @@ use assay_manifest::{
 };
 use assay_stage::{ErrorCode, Failure};
 use assay_stats::estimate;
-use assay_telemetry::prometheus::LabelledGpu;
 use assay_warehouse::{BENCHMARK_RUN_FACT, OUTCOME_FACT, Row, Table, Value};
 
 use crate::aggregate::{ReportedMetric, metrics, unset_row};
@@ -33,8 +32,6 @@ pub(crate) struct RowContext<'a> {
     pub(crate) environment_manifests: Vec<Digest>,
     pub(crate) attempts: &'a Attempts,
     pub(crate) recordings: &'a [Recording],
-    /// The GPUs that each Prometheus of the plan knows.
-    pub(crate) labelled_gpus: &'a [LabelledGpu],
     pub(crate) reduce_binary: Digest,
 }
 

@@ -8,9 +8,8 @@ use std::io::Read;
 
 use assay_manifest::{Artifact, Block, PlannedTrial, PointSummary, Reason};
 use assay_stage::{Context, Failure};
-use assay_stats::Samples;
 use assay_telemetry::traces::{Refusals, Span, each_span};
-use assay_telemetry::{BlockSource, MetricKind, Source, Statistics};
+use assay_telemetry::{BlockSource, MetricKind, Source, Statistics, ValueStatistics};
 use assay_warehouse::Row;
 use assay_warehouse::records::{RecordColumn, RecordError, RecordFile};
 
@@ -236,7 +235,7 @@ fn statistics(spans: &AttemptSpans) -> Vec<Statistics> {
         unit: unit.to_owned(),
         n: values.len() as u64,
         keys: None,
-        values: Samples::new(values).ok(),
+        values: ValueStatistics::of(values),
     };
     let names = spans.by_name.iter().flat_map(|(name, (durations, shares))| {
         let share = (!shares.is_empty()).then(|| of("span_share_of_request", name, "ratio", shares));
@@ -263,8 +262,8 @@ mod tests {
 
     fn shown(joined: &Joined) -> String {
         let line = |statistics: &Statistics| {
-            let values = statistics.values.as_ref().expect("values");
-            format!("{} n {} mean {} {}", statistics.metric, statistics.n, values.mean(), statistics.unit)
+            let values = statistics.values.expect("values");
+            format!("{} n {} mean {} {}", statistics.metric, statistics.n, values.mean, statistics.unit)
         };
         let rows = joined.attempts.iter().flat_map(|spans| statistics(spans).iter().map(line).collect::<Vec<_>>());
         let issues = joined.issues(&Source::traces(&"t".parse().expect("a name")), &Refusals::default());

@@ -1,18 +1,24 @@
-//! Telemetry: the recorded readings of each source while an attempt ran, a row for each metric.
+//! Telemetry: the statistics of each source while an attempt ran, a row for each metric, and the GPUs that labels describe.
 //!
-//! The rows are for finding causes; no published number comes from them.
+//! Each object of the evidence is read once, before the dimensions are known, which the rows name. The rows are for finding causes; no published number comes
+//! from them.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod statistics_file;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
+use std::path::Path;
 
 use assay_manifest::{
-    Artifact, Block, CuratedFile, Environment, HostRole, Instant, Plan, PlannedTrial, PodPlace, PointEnergy, PointSummary,
-    Reason, Recording, Window,
+    Artifact, Block, CuratedFile, Environment, HostRole, Instant, PlannedTrial, PodPlace, PointEnergy, PointSummary, Reason,
+    Recording, Window,
 };
 use assay_stage::{Context, ErrorCode, Failure};
-use assay_telemetry::prometheus::{AttemptKey, AttemptRows, LabelledGpu, QueryRows, file_name, source_name};
-use assay_telemetry::{AttemptWindow, BlockSource, MetricKind, QueueDelays, ReadError, Scope, Slice, Slices, Source, Statistics};
+use assay_telemetry::prometheus::{AttemptKey, AttemptRows, QueryRows, file_name, source_name};
+use assay_telemetry::{
+    AttemptWindow, BlockSource, LabelledGpu, MAX_LABELLED_GPUS, MetricKind, OpenArtifact, QueueDelays, ReadError, Scope, Slice,
+    Slices, Source, Statistics,
+};
 use assay_warehouse::{Row, TELEMETRY_SLICE_FACT, Value};
 
 use crate::attempts::{common_value, with_place};
@@ -21,73 +27,197 @@ use crate::energy::{AttemptMeters, ReducedEnergy};
 use crate::evidence::{Attempts, ShardAttempt};
 use crate::row_failure;
 use crate::rows::{RowContext, fact};
+use crate::telemetry::statistics_file::{ObjectStatistics, SourceStatistics, StatisticsFile, StatisticsWriter};
+
+/// The name of the file with the statistics in the scratch folder.
+const STATISTICS_FILE: &str = "telemetry-statistics.jsonl.zst";
+
+/// The telemetry of a run, as read from its evidence.
+pub(crate) struct ReadTelemetry<'a> {
+    /// The GPUs that labels of series in the run's attempts describe, each description once.
+    pub(crate) gpus: Vec<LabelledGpu>,
+    /// The time that requests of counted attempts spent in the queue of their server, by case and point.
+    pub(crate) queue_delays: QueueDelays,
+    statistics: StatisticsFile,
+    meters: AttemptMeters,
+    /// The parts of the recordings and responses that are in no row.
+    issues: Vec<Reason>,
+    attempts: AttemptIndex<'a>,
+}
 
 /// The telemetry of a run, as written.
 pub(crate) struct WrittenTelemetry {
     /// The rows of all attempts.
     pub(crate) file: CuratedFile,
-    /// The parts of the recordings and responses that are in no row.
+    /// The parts of the evidence that are in no row.
     pub(crate) issues: Vec<Reason>,
     /// The energy of points.
     pub(crate) energy: Vec<PointEnergy>,
-    /// The time that requests of counted attempts spent in the queue of their server, by case and point.
-    pub(crate) queue_delays: QueueDelays,
 }
 
-/// Writes the rows of all attempts, counted or not, and reports the parts of the recordings that are not in them.
+/// The raw evidence of a run.
+struct EvidenceFiles<'a> {
+    list: &'a [Artifact],
+    open: &'a OpenArtifact<'a, Failure>,
+    /// Fails if the stage was cancelled.
+    check: &'a dyn Fn() -> Result<(), Failure>,
+}
+
+/// Reads the recordings and the responses of every Prometheus, each object once.
+pub(crate) fn read<'a>(ctx: &Context, context: &RowContext<'a>, evidence: &[Artifact]) -> Result<ReadTelemetry<'a>, Failure> {
+    let open = |artifact: &Artifact| -> Result<Box<dyn Read>, Failure> { Ok(Box::new(ctx.materialise(artifact)?.open()?)) };
+    let files = EvidenceFiles { list: evidence, open: &open, check: &|| ctx.check_cancelled() };
+    read_evidence(context, &files, &ctx.scratch().join(STATISTICS_FILE))
+}
+
+/// Reads the telemetry among the evidence, and keeps its statistics in the file `path`.
+fn read_evidence<'a>(context: &RowContext<'a>, evidence: &EvidenceFiles<'_>, path: &Path) -> Result<ReadTelemetry<'a>, Failure> {
+    let mut reader = TelemetryReader {
+        context,
+        evidence,
+        out: StatisticsWriter::create(path)?,
+        gpus: BTreeSet::new(),
+        queue_delays: QueueDelays::default(),
+        meters: AttemptMeters::default(),
+        issues: Vec::new(),
+    };
+    let attempts = index_attempts(context.attempts);
+    reader.read_recordings()?;
+    reader.read_responses(&attempts)?;
+    let TelemetryReader { out, gpus, queue_delays, meters, issues, .. } = reader;
+    let gpus = gpus.into_iter().collect();
+    Ok(ReadTelemetry { gpus, queue_delays, statistics: out.finish()?, meters, issues, attempts })
+}
+
+/// The evidence while it is read.
+struct TelemetryReader<'r, 'a> {
+    context: &'r RowContext<'a>,
+    evidence: &'r EvidenceFiles<'r>,
+    out: StatisticsWriter,
+    gpus: BTreeSet<LabelledGpu>,
+    queue_delays: QueueDelays,
+    meters: AttemptMeters,
+    issues: Vec<Reason>,
+}
+
+impl TelemetryReader<'_, '_> {
+    /// Reads what the recorders read of each source.
+    fn read_recordings(&mut self) -> Result<(), Failure> {
+        let mut slices = Slices::new(attempts_by_place(self.context), self.evidence.list, self.evidence.open);
+        loop {
+            (self.evidence.check)()?;
+            let Some((place, slice)) = slices.next_slice().map_err(read_failure)? else { break };
+            self.queue_delays.add(&place.source, &slice);
+            add_meters(self.context, &mut self.meters, &place, &slice);
+            let room = MAX_LABELLED_GPUS.saturating_sub(self.gpus.len());
+            self.gpus.extend(slice.gpus(&place.source).take(room));
+            self.out.write(&slice_statistics(self.context, &place, &slice))?;
+        }
+        self.issues.extend(slices.left_out());
+        Ok(())
+    }
+
+    /// Reads the responses of every Prometheus, one after the other.
+    fn read_responses(&mut self, attempts: &AttemptIndex<'_>) -> Result<(), Failure> {
+        let unreadable = |error: assay_telemetry::Error| Failure::from_error(error.code(), &error);
+        let windows = attempts.iter().map(|(key, (_, window))| (key.clone(), *window)).collect();
+        for (name, source) in self.context.plan.prometheus_sources() {
+            // The evidence of a run whose attempts were never collected has none.
+            let Some(artifact) = self.evidence.list.iter().find(|artifact| artifact.name == file_name(name)) else { continue };
+            let source_name = source_name(name);
+            let file = (self.evidence.open)(artifact)?;
+            let mut responses = QueryRows::open(name, source, &windows, file).map_err(unreadable)?;
+            while let Some(AttemptRows { attempt, rows, energy }) = responses.next_rows().map_err(unreadable)? {
+                (self.evidence.check)()?;
+                self.meters.add(attempt.clone(), &source_name, None, energy);
+                let objects = rows.into_iter().map(|row| ObjectStatistics {
+                    scope_kind: row.scope_kind.to_owned(),
+                    scope_id: row.scope_id,
+                    gap_ns: row.gap_ns,
+                    statistics: row.statistics,
+                });
+                self.out.write(&SourceStatistics { attempt, source: source_name.clone(), objects: objects.collect() })?;
+            }
+            self.issues.extend(responses.findings());
+            self.gpus.extend(responses.gpus().iter().cloned());
+        }
+        Ok(())
+    }
+}
+
+/// Returns the statistics of a slice.
+fn slice_statistics(context: &RowContext<'_>, place: &BlockSource, slice: &Slice<'_>) -> SourceStatistics {
+    let recorders = recorders(context.recordings, place.block, (slice.window.start, slice.window.end));
+    let (scope_kind, scope_id) = scope(context.environments, place, &recorders);
+    let gap_ns = slice.gap_ns();
+    let objects = slice.statistics(&place.source).map(|statistics| ObjectStatistics {
+        scope_kind: scope_kind.to_owned(),
+        scope_id: statistics.object.as_deref().unwrap_or(scope_id).to_owned(),
+        gap_ns,
+        statistics,
+    });
+    SourceStatistics { attempt: attempt_key(place, slice), source: place.source.to_string(), objects: objects.collect() }
+}
+
+fn attempt_key(place: &BlockSource, slice: &Slice<'_>) -> AttemptKey {
+    let AttemptWindow { trial, attempt, .. } = &slice.window;
+    AttemptKey { block: place.block, trial_id: trial.trial_id.clone(), attempt: *attempt }
+}
+
+impl ReadTelemetry<'_> {
+    /// Returns the rows of the next source in an attempt; `None` at the end.
+    fn next_rows(
+        &mut self,
+        context: &RowContext<'_>,
+        dimensions: &Dimensions,
+        points: &[PointSummary],
+    ) -> Result<Option<Vec<Row>>, Failure> {
+        let Some(SourceStatistics { attempt: key, source, objects }) = self.statistics.next()? else { return Ok(None) };
+        let Some((trial, window)) = self.attempts.get(&key) else { return Ok(Some(Vec::new())) };
+        let point = point_of(points, trial)?;
+        let recorders = recorders(context.recordings, key.block, *window);
+        let row = |found: &ObjectStatistics| {
+            let observed = Observation {
+                trial,
+                attempt: key.attempt,
+                window: *window,
+                source: &source,
+                scope: (&found.scope_kind, &found.scope_id),
+                recorders: &recorders,
+                gap_ns: found.gap_ns,
+            };
+            attempt_row(context, dimensions, point, &observed, &found.statistics)
+        };
+        objects.iter().map(row).collect::<Result<_, _>>().map(Some).map_err(|error| row_failure(&error))
+    }
+}
+
+/// Writes the rows of all attempts, counted or not, and reports the parts of the evidence that are not in them.
 pub(crate) fn write(
     ctx: &Context,
     context: &RowContext<'_>,
     dimensions: &Dimensions,
     points: &[PointSummary],
+    mut read: ReadTelemetry<'_>,
     evidence: &[Artifact],
 ) -> Result<WrittenTelemetry, Failure> {
-    let open = |artifact: &Artifact| -> Result<Box<dyn Read>, Failure> {
-        ctx.check_cancelled()?;
-        Ok(Box::new(ctx.materialise(artifact)?.open()?))
-    };
-    let mut slices = Slices::new(attempts_by_place(context), evidence, &open);
+    let open_records = |artifact: &Artifact| crate::open_records(ctx, artifact);
+    let energy = read.meters.reduce(context, dimensions, points, &open_records)?;
+    let ReducedEnergy { rows: energy_rows, points: energy, issues: of_energy } = energy;
+    let spans = crate::spans::rows(ctx, context, dimensions, points, evidence)?;
     let mut stopped = None;
-    let mut queue_delays = QueueDelays::default();
-    // Filled while the rows of readings are written, and read after the last of them.
-    let meters = RefCell::new(AttemptMeters::default());
-    let batches = std::iter::from_fn(|| {
-        let slice = ctx.check_cancelled().and_then(|()| slices.next_slice().map_err(read_failure));
-        if let Ok(Some((place, slice))) = &slice {
-            queue_delays.add(&place.source, slice);
-            add_meters(context, &mut meters.borrow_mut(), place, slice);
-        }
-        let batch = slice.and_then(|slice| slice.map(|slice| rows(context, dimensions, points, &slice)).transpose());
-        batch.unwrap_or_else(|failure| {
+    let of_sources = std::iter::from_fn(|| {
+        let next = ctx.check_cancelled().and_then(|()| read.next_rows(context, dimensions, points));
+        next.unwrap_or_else(|failure| {
             stopped = Some(failure);
             None
         })
     });
-    let mut servers = ServerRows::new(ctx, context, evidence)?;
-    let mut server_stopped = None;
-    let of_servers = std::iter::from_fn(|| {
-        let batch = servers.next_rows(context, dimensions, points, &mut meters.borrow_mut()).transpose()?;
-        batch.map_err(|failure| server_stopped = Some(failure)).ok()
-    });
-    let spans = crate::spans::rows(ctx, context, dimensions, points, evidence)?;
-    let open_records = |artifact: &Artifact| crate::open_records(ctx, artifact);
-    let (mut energy, mut energy_stopped) = (None, None);
-    let of_energy = std::iter::once_with(|| match meters.borrow().reduce(context, dimensions, points, &open_records) {
-        Ok(ReducedEnergy { rows, points, issues }) => {
-            energy = Some((points, issues));
-            rows
-        }
-        Err(failure) => {
-            energy_stopped = Some(failure);
-            Vec::new()
-        }
-    });
-    let rows = batches.flatten().chain(of_servers.flatten()).chain(of_energy.flatten()).chain(spans.rows);
+    let rows = of_sources.flatten().chain(energy_rows).chain(spans.rows);
     let file = crate::write_file(ctx, &TELEMETRY_SLICE_FACT, rows)?;
-    stopped.or(server_stopped).or(energy_stopped).map_or(Ok(()), Err)?;
-    let (energy, of_energy) = energy.unwrap_or_default();
-    let issues = slices.left_out().into_iter().chain(servers.issues).chain(of_energy).chain(spans.issues).collect();
-    Ok(WrittenTelemetry { file, issues, energy, queue_delays })
+    stopped.map_or(Ok(()), Err)?;
+    let issues = read.issues.into_iter().chain(of_energy).chain(spans.issues).collect();
+    Ok(WrittenTelemetry { file, issues, energy })
 }
 
 /// Returns the failure of a recording that cannot be read.
@@ -131,45 +261,17 @@ fn attempts_by_place<'a>(context: &RowContext<'a>) -> BTreeMap<BlockSource, Vec<
     all
 }
 
-/// Returns the rows of a slice, by metric.
-fn rows(
-    context: &RowContext<'_>,
-    dimensions: &Dimensions,
-    points: &[PointSummary],
-    (place, slice): &(BlockSource, Slice<'_>),
-) -> Result<Vec<Row>, Failure> {
-    let point = point_of(points, slice.window.trial)?;
-    let recorders = recorders(context.recordings, place.block, &slice.window);
-    let (scope_kind, scope_id) = scope(context.environments, place, &recorders);
-    let AttemptWindow { trial, attempt, start, end, .. } = &slice.window;
-    let observed = Observation {
-        trial,
-        attempt: *attempt,
-        window: (*start, *end),
-        source: &place.source.to_string(),
-        scope: (scope_kind, scope_id),
-        recorders: &recorders,
-        gap_ns: slice.gap_ns(),
-    };
-    let row = |statistics: Statistics| {
-        let object = statistics.object.as_deref().unwrap_or(scope_id);
-        attempt_row(context, dimensions, point, &Observation { scope: (scope_kind, object), ..observed }, &statistics)
-    };
-    slice.statistics(&place.source).map(row).collect::<Result<_, _>>().map_err(|error| row_failure(&error))
-}
-
 /// Adds the energy of an attempt by the meters of a recorded source. The energy of a machine that does not run the target says nothing of the
 /// target's work.
 fn add_meters(context: &RowContext<'_>, meters: &mut AttemptMeters, place: &BlockSource, slice: &Slice<'_>) {
-    let AttemptWindow { trial, attempt, .. } = &slice.window;
-    let recorders = recorders(context.recordings, place.block, &slice.window);
+    let AttemptWindow { trial, start, end, .. } = &slice.window;
+    let recorders = recorders(context.recordings, place.block, (*start, *end));
     let machine = recorder_machine(context.environments, place.block, &recorders);
     let is_host = place.source == Source::host();
     if is_host && !machine.is_some_and(|machine| runs_target(context, place.block, trial, machine)) {
         return;
     }
-    let key = AttemptKey { block: place.block, trial_id: trial.trial_id.clone(), attempt: *attempt };
-    meters.add(key, &place.source.to_string(), machine.filter(|_| is_host), slice.energy(&place.source));
+    meters.add(attempt_key(place, slice), &place.source.to_string(), machine.filter(|_| is_host), slice.energy(&place.source));
 }
 
 /// Returns true if the target of a trial runs on this machine.
@@ -187,87 +289,12 @@ pub(crate) fn point_of<'a>(points: &'a [PointSummary], trial: &PlannedTrial) -> 
     points.iter().find(is_of).ok_or_else(no_point)
 }
 
-/// The rows of every Prometheus that was asked, one after the other.
-struct ServerRows<'a> {
-    servers: VecDeque<(String, QueryRows<'a>)>,
-    trials: BTreeMap<AttemptKey, (&'a PlannedTrial, (Instant, Instant))>,
-    issues: Vec<Reason>,
-}
+/// Every attempt, with its trial and its window from the first shard's start to the last one's end.
+type AttemptIndex<'a> = BTreeMap<AttemptKey, (&'a PlannedTrial, (Instant, Instant))>;
 
-impl<'a> ServerRows<'a> {
-    /// Opens the responses among a run's evidence.
-    fn new(ctx: &Context, context: &RowContext<'a>, evidence: &[Artifact]) -> Result<Self, Failure> {
-        let trials = trials_by_attempt(context.attempts);
-        let windows: BTreeMap<AttemptKey, (Instant, Instant)> =
-            trials.iter().map(|(key, (_, window))| (key.clone(), *window)).collect();
-        let mut servers = VecDeque::new();
-        for (name, source) in context.plan.prometheus_sources() {
-            // The evidence of a run whose attempts were never collected has none.
-            let Some(artifact) = evidence.iter().find(|artifact| artifact.name == file_name(name)) else { continue };
-            let file = ctx.materialise(artifact)?.open()?;
-            let rows = QueryRows::open(name, source, windows.clone(), file);
-            servers.push_back((source_name(name), rows.map_err(|error| Failure::from_error(error.code(), &error))?));
-        }
-        Ok(Self { servers, trials, issues: Vec::new() })
-    }
-
-    /// Returns the rows of the next query; `None` at the end.
-    fn next_rows(
-        &mut self,
-        context: &RowContext<'_>,
-        dimensions: &Dimensions,
-        points: &[PointSummary],
-        meters: &mut AttemptMeters,
-    ) -> Result<Option<Vec<Row>>, Failure> {
-        while let Some((source, server)) = self.servers.front_mut() {
-            let next = server.next_rows().map_err(|error| Failure::from_error(error.code(), &error))?;
-            let Some(AttemptRows { attempt, rows, energy }) = next else {
-                self.issues.extend(server.findings());
-                self.servers.pop_front();
-                continue;
-            };
-            let Some((trial, window)) = self.trials.get(&attempt) else { continue };
-            meters.add(attempt.clone(), source, None, energy);
-            let point = point_of(points, trial)?;
-            let made = rows.iter().map(|found| {
-                let observed = Observation {
-                    trial,
-                    attempt: attempt.attempt,
-                    window: *window,
-                    source,
-                    scope: (found.scope_kind, &found.scope_id),
-                    recorders: &[],
-                    gap_ns: found.gap_ns,
-                };
-                attempt_row(context, dimensions, point, &observed, &found.statistics)
-            });
-            return made.collect::<Result<_, _>>().map(Some).map_err(|error| row_failure(&error));
-        }
-        Ok(None)
-    }
-}
-
-/// Reads the GPUs that each Prometheus of a plan knows, by the labels of their series in the run's attempts, each description once.
-pub(crate) fn labelled_gpus(
-    ctx: &Context,
-    plan: &Plan,
-    attempts: &Attempts,
-    evidence: &[Artifact],
-) -> Result<Vec<LabelledGpu>, Failure> {
-    let attempts: BTreeSet<AttemptKey> = trials_by_attempt(attempts).into_keys().collect();
-    let mut gpus = BTreeSet::new();
-    for (name, source) in plan.prometheus_sources() {
-        let Some(artifact) = evidence.iter().find(|artifact| artifact.name == file_name(name)) else { continue };
-        let file = ctx.materialise(artifact)?.open()?;
-        let found = assay_telemetry::prometheus::labelled_gpus(name, source, &attempts, file);
-        gpus.extend(found.map_err(|error| Failure::from_error(error.code(), &error))?);
-    }
-    Ok(gpus.into_iter().collect())
-}
-
-/// Returns every attempt with its trial and its window.
-fn trials_by_attempt(attempts: &Attempts) -> BTreeMap<AttemptKey, (&PlannedTrial, (Instant, Instant))> {
-    let mut all: BTreeMap<AttemptKey, (&PlannedTrial, (Instant, Instant))> = BTreeMap::new();
+/// Returns every attempt of a run.
+fn index_attempts(attempts: &Attempts) -> AttemptIndex<'_> {
+    let mut all = AttemptIndex::new();
     for (trial, shards) in &attempts.0 {
         for shard in shards {
             let window = (shard.attempt.window.start, shard.attempt.window.end);
@@ -288,14 +315,14 @@ pub(crate) struct Observation<'a> {
     pub(crate) window: (Instant, Instant),
     pub(crate) source: &'a str,
     pub(crate) scope: (&'a str, &'a str),
-    /// The places of the recorders; none for samples of a Prometheus, and for spans.
+    /// The places of the recorders; none for spans.
     pub(crate) recorders: &'a [Option<&'a PodPlace>],
     pub(crate) gap_ns: u64,
 }
 
 /// Returns the places of a block's recorders that were up during an attempt.
-fn recorders<'a>(recordings: &'a [Recording], block: Block, attempt: &AttemptWindow<'_>) -> Vec<Option<&'a PodPlace>> {
-    let overlaps = |recorded: &Window| recorded.start <= attempt.end && attempt.start <= recorded.end;
+fn recorders(recordings: &[Recording], block: Block, (start, end): (Instant, Instant)) -> Vec<Option<&PodPlace>> {
+    let overlaps = |recorded: &Window| recorded.start <= end && start <= recorded.end;
     let up = recordings.iter().filter(|recording| recording.block == block && overlaps(&recording.window));
     up.map(|recording| recording.place.as_ref()).collect()
 }
@@ -330,7 +357,7 @@ pub(crate) fn attempt_row(
 ) -> assay_warehouse::Result<Row> {
     let Observation { trial, attempt, window: (start, end), source, scope: (scope_kind, scope_id), recorders, gap_ns } =
         *observed;
-    let values = statistics.values.as_ref();
+    let values = statistics.values;
     let fact = fact(&TELEMETRY_SLICE_FACT, context, dimensions, point)?;
     // Beside the keys of an object, those of the recorder would be of something else.
     let placed = match &statistics.keys {
@@ -354,10 +381,10 @@ pub(crate) fn attempt_row(
         .with("unit", statistics.unit.as_str())?
         .with("metric_kind", if statistics.kind == MetricKind::Gauge { "gauge" } else { "counter" })?
         .with("n", Value::from_count(statistics.n))?
-        .with("min", values.map(assay_stats::Samples::min))?
-        .with("mean", values.map(assay_stats::Samples::mean))?
-        .with("max", values.map(assay_stats::Samples::max))?
-        .with("p95", values.map(|values| values.quantile(0.95)))?
+        .with("min", values.map(|values| values.min))?
+        .with("mean", values.map(|values| values.mean))?
+        .with("max", values.map(|values| values.max))?
+        .with("p95", values.map(|values| values.p95))?
         .with("gap_ns", Value::from_count(gap_ns))?
         .seal()
 }

@@ -177,7 +177,7 @@ fn read(files: &[Recorded], end_ns: i64) -> Vec<Reading> {
     while let Some((place, slice)) = slices.next_slice().expect("lines that this program wrote") {
         let scope = files.iter().find(|file| file.source == place.source).map(|file| file.scope.clone()).unwrap_or_default();
         readings.extend(slice.statistics(&place.source).map(|statistics| {
-            let values = statistics.values.as_ref();
+            let values = statistics.values;
             Reading {
                 source: place.source.to_string(),
                 scope_kind: place.source.scope().kind.to_owned(),
@@ -185,8 +185,8 @@ fn read(files: &[Recorded], end_ns: i64) -> Vec<Reading> {
                 series: Series::parse(&statistics.metric),
                 samples: statistics.n,
                 gap: 0.0,
-                mean: values.map_or(0.0, assay_stats::Samples::mean),
-                max: values.map_or(0.0, assay_stats::Samples::max),
+                mean: values.map_or(0.0, |values| values.mean),
+                max: values.map_or(0.0, |values| values.max),
             }
         }));
     }

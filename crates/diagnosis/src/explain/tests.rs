@@ -460,6 +460,114 @@ fn servers_that_only_a_prometheus_scrapes_are_explained_by_its_samples() {
     assert_eq!(alone, twice);
 }
 
+/// A server that ten requests a second come to.
+#[derive(Clone, Copy)]
+struct Served {
+    queue_ms: f64,
+    compute_ms: f64,
+    waiting: f64,
+}
+
+/// The counters of Triton, of an ensemble that passes each request to two of three models. The ensemble's own times hold those of its models.
+fn triton(Served { queue_ms, compute_ms, waiting }: Served) -> Vec<(String, f64)> {
+    let models = [("tokens", 0.2, 1.0, 0.0), ("llm", queue_ms, compute_ms, waiting), ("ensemble", 0.0, compute_ms + 1.0, 0.0)];
+    let of_model = |(model, queue_ms, compute_ms, waiting): (&str, f64, f64, f64), requests: f64| {
+        let total_ms = if model == "ensemble" { compute_ms + self::queue_ms(&models) } else { queue_ms + compute_ms };
+        let counters = [
+            ("nv_inference_request_success", requests),
+            ("nv_inference_queue_duration_us", queue_ms * 1e3 * requests),
+            ("nv_inference_compute_infer_duration_us", compute_ms * 1e3 * requests),
+            ("nv_inference_request_duration_us", total_ms * 1e3 * requests),
+            ("nv_inference_pending_request_count", waiting),
+        ];
+        counters.map(|(name, value)| (format!("{name}{{model=\"{model}\",version=\"1\"}}"), value))
+    };
+    let idle = of_model(("idle", 0.0, 0.0, 0.0), 0.0);
+    models.into_iter().flat_map(|model| of_model(model, 10.0)).chain(idle).collect()
+}
+
+fn queue_ms(models: &[(&str, f64, f64, f64)]) -> f64 {
+    models.iter().map(|(_, queue_ms, ..)| queue_ms).sum()
+}
+
+fn sglang(served: Served) -> Vec<(String, f64)> {
+    histograms(
+        served,
+        ["sglang:queue_time_seconds", "sglang:e2e_request_latency_seconds", "sglang:unused"],
+        "sglang:num_queue_reqs",
+    )
+}
+
+fn tgi(served: Served) -> Vec<(String, f64)> {
+    histograms(served, ["tgi_request_queue_duration", "tgi_request_duration", "tgi_request_inference_duration"], "tgi_queue_size")
+}
+
+/// The histograms of the time in the queue, of the whole time and of the computation, and the gauge of requests that wait.
+fn histograms(Served { queue_ms, compute_ms, waiting }: Served, names: [&str; 3], waiting_name: &str) -> Vec<(String, f64)> {
+    let times = names.into_iter().zip([queue_ms, queue_ms + compute_ms, compute_ms]);
+    let sums = times.flat_map(|(name, ms)| [(format!("{name}_sum"), ms / 100.0), (format!("{name}_count"), 10.0)]);
+    sums.chain([(waiting_name.to_owned(), waiting)]).collect()
+}
+
+/// The counters of a serving program.
+type Counters = fn(Served) -> Vec<(String, f64)>;
+
+/// Adds the samples that a Prometheus has of a server to both sides.
+fn with_server(mut pair: Pair, counters: Counters, sides: [Served; 2]) -> Pair {
+    let mut noise = Noise(13);
+    for (windows, served) in [&mut pair.baseline, &mut pair.candidate].into_iter().zip(sides) {
+        for window in windows {
+            let readings = counters(served).into_iter().map(|(metric, value)| Reading {
+                scope_kind: "endpoint".to_owned(),
+                scope: "a:8002".to_owned(),
+                ..reading("prometheus/fleet", &metric, value * noise.factor())
+            });
+            window.readings.extend(readings);
+        }
+    }
+    pair
+}
+
+#[test]
+fn the_queue_of_each_serving_program_is_found_by_its_own_counters() {
+    let healthy = Served { queue_ms: 0.5, compute_ms: 40.0, waiting: 0.1 };
+    let queued = Served { queue_ms: 40.5, waiting: 4.0, ..healthy };
+    let slower = || pair(&healthy_state().without("vllm"), &slower().without("vllm"), 5);
+    let programs: [(_, Counters); 3] = [("Triton", triton), ("SGLang", sglang), ("TGI", tgi)];
+    for (program, counters) in programs {
+        let found = explain(rules(), &[with_server(slower(), counters, [healthy, queued])]);
+        assert_eq!(names(&found), ["server-queue"], "{program}");
+        assert_eq!(found.findings[0].places, ["prometheus/fleet a:8002"], "{program}");
+        let seen: Vec<_> = found.findings[0].seen.iter().map(|seen| (seen.name.as_str(), seen.change.candidate)).collect();
+        let [(_, queue_ms), (waiting, _), (share, percent)] = seen.as_slice() else { panic!("{program}: {seen:?}") };
+        assert_eq!((*waiting, *share), ("requests that wait", "share of the queue in the time of requests"), "{program}");
+        assert!((38.0..43.5).contains(queue_ms) && (46.0..55.0).contains(percent), "{program}: {seen:?}");
+
+        // The latency grew, and the queue did not.
+        let found = explain(rules(), &[with_server(slower(), counters, [healthy, healthy])]);
+        assert_eq!(names(&found), [""; 0], "{program}");
+        assert!(found.healthy.iter().any(|healthy| healthy.name == "time in the server's queue"), "{program}");
+        assert!(found.not_checked.iter().all(|found| found.rule != "server-queue"), "{program}");
+        // The queue grew, and no latency did.
+        let same = pair(&healthy_state().without("vllm"), &healthy_state().without("vllm"), 5);
+        let found = explain(rules(), &[with_server(same, counters, [healthy, queued])]);
+        assert_eq!((found.conclusion, names(&found).len()), (Conclusion::NotWorse, 0), "{program}");
+    }
+}
+
+#[test]
+fn a_queue_that_grew_with_the_time_of_the_computation_is_shown_with_it() {
+    let [before, after] = [(2.0, 40.0), (12.0, 70.0)].map(|(queue_ms, compute_ms)| Served { queue_ms, compute_ms, waiting: 1.0 });
+    let slower = pair(&healthy_state().without("vllm"), &slower().without("vllm"), 5);
+    let programs: [(_, Counters, f64); 2] = [("Triton", triton, 71.0), ("TGI", tgi, 70.0)];
+    for (program, counters, expected_ms) in programs {
+        let found = explain(rules(), &[with_server(slower.clone(), counters, [before, after])]);
+        let seen = found.findings.iter().flat_map(|finding| &finding.seen).find(|seen| seen.name == "time to compute a request");
+        let change = &seen.unwrap_or_else(|| panic!("{program}: {found:?}")).change;
+        assert!((change.candidate - expected_ms).abs() < 4.0, "{program}: an ensemble counts once: {change:?}");
+    }
+}
+
 #[test]
 fn samples_of_gpus_are_none_of_an_endpoint() {
     let mut behind = behind_a_router(pair(&healthy_state(), &slower(), 5));

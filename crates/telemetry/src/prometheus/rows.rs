@@ -1,9 +1,10 @@
-//! The responses of a Prometheus, read once, a line at a time, as the rows of each attempt.
+//! The responses of a Prometheus, read once, a line at a time, as the rows of each attempt, and the GPUs that labels of their series describe.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 use assay_manifest::{Block, Instant, Name, PackQuery, PrometheusSource, Reason, TrialId};
+use serde::{Deserialize, Serialize};
 
 use super::clock::ClockOffset;
 use super::findings::Findings;
@@ -13,10 +14,11 @@ use super::series::{QueryRow, evaluate};
 use super::{MAX_ROWS, MAX_SAMPLES, MAX_SERIES};
 use crate::Error;
 use crate::energy::MeteredEnergy;
+use crate::gpus::{LabelOrigin, LabelledGpu, MAX_LABELLED_GPUS, describes_gpu};
 use crate::line::{LineFormat, Lines};
 
 /// An attempt: its block, its trial and its number.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AttemptKey {
     /// The block.
     pub block: Block,
@@ -40,11 +42,12 @@ pub struct AttemptRows {
 /// The rows of one Prometheus, query by query: memory holds the samples of one query in one attempt.
 pub struct QueryRows<'a> {
     queries: Vec<&'a PackQuery>,
-    windows: BTreeMap<AttemptKey, (Instant, Instant)>,
+    windows: &'a BTreeMap<AttemptKey, (Instant, Instant)>,
     lines: Lines<'a, QueryLine>,
     pending: Option<PendingQuery>,
     rows_of: BTreeMap<AttemptKey, usize>,
     done: BTreeSet<QueryOf>,
+    gpus: BTreeSet<LabelledGpu>,
     findings: Findings,
     is_over: bool,
 }
@@ -67,7 +70,7 @@ impl<'a> QueryRows<'a> {
     pub fn open(
         name: &Name,
         source: &'a PrometheusSource,
-        windows: BTreeMap<AttemptKey, (Instant, Instant)>,
+        windows: &'a BTreeMap<AttemptKey, (Instant, Instant)>,
         file: impl Read + 'a,
     ) -> Result<Self, Error> {
         let shortest = windows.values().map(|(start, end)| end.ns_since(*start)).min();
@@ -79,6 +82,7 @@ impl<'a> QueryRows<'a> {
             pending: None,
             rows_of: BTreeMap::new(),
             done: BTreeSet::new(),
+            gpus: BTreeSet::new(),
             findings: Findings::new(super::source_name(name), shortest, attempts),
             is_over: false,
         })
@@ -100,6 +104,11 @@ impl<'a> QueryRows<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// Returns the GPUs that the series of the lines read so far describe, each description once.
+    pub fn gpus(&self) -> &BTreeSet<LabelledGpu> {
+        &self.gpus
     }
 
     /// Returns what is in no row, for people.
@@ -139,6 +148,10 @@ impl<'a> QueryRows<'a> {
                     }
                     (_, Ok(response)) => {
                         self.findings.add_warnings(response.warnings);
+                        if let Some(query) = self.queries.get(pending.of.query as usize) {
+                            let room = MAX_LABELLED_GPUS.saturating_sub(self.gpus.len());
+                            self.gpus.extend(labelled_gpus(query, &response.series).take(room));
+                        }
                         response.series.into_iter().for_each(|series| pending.add(series));
                     }
                 }
@@ -175,6 +188,15 @@ impl<'a> QueryRows<'a> {
         *rows_of += rows.len();
         Some(AttemptRows { attempt, rows, energy: evaluated.energy })
     }
+}
+
+/// Returns the GPUs that the series of a query describe.
+fn labelled_gpus(query: &PackQuery, series: &[SampledSeries]) -> impl Iterator<Item = LabelledGpu> {
+    let is_read = describes_gpu(query.query.split('{').next().unwrap_or_default());
+    let described = series.iter().filter(move |series| is_read && !series.samples.is_empty());
+    described.filter_map(move |series| {
+        LabelledGpu::describe(LabelOrigin::Prometheus, &query.joins, |name| series.labels.get(name).map(String::as_str))
+    })
 }
 
 fn key(of: &QueryOf) -> AttemptKey {

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{Instant, PackQuery, QueryKind, SeriesFold};
-use assay_stats::{MAX_MAGNITUDE, Samples};
+use assay_stats::MAX_MAGNITUDE;
 
 use super::response::SampledSeries;
 use crate::energy::{EnergyMeter, MeteredEnergy, MeteredObject, energy, meter};
 use crate::keys::{KeyConflicts, ObjectKeys};
 use crate::metric::{MetricKind, labels};
-use crate::slice::{MAX_NAME_BYTES, Statistics, increase};
+use crate::slice::{MAX_NAME_BYTES, Statistics, ValueStatistics, increase};
 
 /// The fewest samples of a metric in an attempt: one says nothing of the time before and after it.
 const MIN_SAMPLES: usize = 2;
@@ -153,7 +153,7 @@ fn row(
     let all_keys: Vec<ObjectKeys> = members.iter().map(|member| keys(query, member)).collect();
     let (keys, conflicts) = ObjectKeys::common(&all_keys);
     found.conflicts.add(conflicts);
-    let values = if is_too_coarse { None } else { Samples::new(&points.values).ok() };
+    let values = if is_too_coarse { None } else { ValueStatistics::of(&points.values) };
     Some(QueryRow {
         scope_kind: query.scope_kind.as_str(),
         scope_id,

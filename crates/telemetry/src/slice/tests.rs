@@ -42,8 +42,8 @@ fn a_share_is_at_most_one() {
         slice.add(at(seconds), &Observed { samples: vec![sample], ..Observed::default() });
     }
     let found: Vec<_> = slice.statistics(&Source::host()).collect();
-    let values = found[0].values.as_ref().expect("two shares");
-    assert_eq!((values.min(), values.max()), (0.5, 1.0));
+    let values = found[0].values.expect("two shares");
+    assert_eq!((values.min, values.max), (0.5, 1.0));
 }
 
 #[test]
@@ -57,6 +57,6 @@ fn a_sum_of_other_series_has_no_increase() {
         slice.add(at(seconds), &Observed { samples: vec![sample], ..Observed::default() });
     }
     let found: Vec<_> = slice.statistics(&Source::host()).collect();
-    let values = found[0].values.as_ref().expect("two increases");
-    assert_eq!((found[0].n, values.min(), values.max()), (4, 4.0, 6.0));
+    let values = found[0].values.expect("two increases");
+    assert_eq!((found[0].n, values.min, values.max), (4, 4.0, 6.0));
 }

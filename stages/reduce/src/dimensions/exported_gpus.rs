@@ -4,18 +4,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::Host;
-use assay_telemetry::prometheus::LabelledGpu;
+use assay_telemetry::{LabelOrigin, LabelledGpu};
 
 /// The facts that labels state about a target's GPUs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ExportedGpus {
-    pub(super) model: Option<String>,
+    pub(super) model: Option<LabelledFact>,
     pub(super) count: Option<i64>,
-    pub(super) driver_version: Option<String>,
-    /// The reasons why a fact is absent although a Prometheus has GPUs.
+    pub(super) driver_version: Option<LabelledFact>,
+    /// The reasons why a fact is absent although labels describe GPUs.
     pub(super) unknown: Vec<String>,
     /// Labels that contradict each other.
     pub(super) conflicts: Vec<String>,
+}
+
+/// A fact that labels state of all GPUs of a target.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LabelledFact {
+    pub(super) value: String,
+    /// The scrape if one has a series of every GPU, else the Prometheus.
+    pub(super) origin: LabelOrigin,
 }
 
 /// The place of a target: its pods if it has any, and its nodes.
@@ -28,8 +36,8 @@ impl ExportedGpus {
     /// Reads the GPUs of a target.
     pub(super) fn read(all: &[LabelledGpu], place: &Place<'_>) -> Self {
         let is_in = |value: &Option<String>, of: &BTreeSet<&str>| value.as_ref().is_some_and(|value| of.contains(value.as_str()));
-        let of_pods: Vec<&LabelledGpu> = all.iter().filter(|gpu| is_in(&gpu.pod_uid, &place.pods)).collect();
-        let of_nodes: Vec<&LabelledGpu> = all.iter().filter(|gpu| is_in(&gpu.node_name, &place.nodes)).collect();
+        let of_pods = with_same_gpus(all, |gpu| is_in(&gpu.pod_uid, &place.pods));
+        let of_nodes = with_same_gpus(all, |gpu| is_in(&gpu.node_name, &place.nodes));
         match (of_pods.is_empty(), of_nodes.is_empty()) {
             (false, _) => Self::of(&of_pods, true),
             (true, false) if place.pods.is_empty() => Self::of(&of_nodes, true),
@@ -45,7 +53,7 @@ impl ExportedGpus {
     /// Reads the GPUs of nodes on which others may have some: what all of them have in common is the target's, too.
     fn of_shared_nodes(gpus: &[&LabelledGpu]) -> Self {
         let mut found = Self::of(gpus, false);
-        if found.model.as_ref().is_some_and(|model| model.contains(SEPARATOR)) {
+        if found.model.as_ref().is_some_and(|model| model.value.contains(SEPARATOR)) {
             found.model = None;
             found.unknown.push("its nodes have GPUs of several models, and no series has the UID of one of its pods".to_owned());
         }
@@ -53,50 +61,80 @@ impl ExportedGpus {
     }
 
     fn of(gpus: &[&LabelledGpu], are_all_its_own: bool) -> Self {
-        let mut conflicts = Vec::new();
-        let models = by_gpu(gpus, |gpu| gpu.model.as_ref());
-        let drivers = by_gpu(gpus, |gpu| gpu.driver_version.as_ref());
-        conflicts.extend(several(&models, "models"));
-        conflicts.extend(several(&drivers, "versions of the driver"));
-        let distinct = |values: &BTreeMap<&str, BTreeSet<&str>>| -> BTreeSet<String> {
-            let is_known = values.values().all(|values| values.len() == 1);
-            if is_known { values.values().flatten().map(|value| (*value).to_owned()).collect() } else { BTreeSet::new() }
+        let models = StatedValues::read(gpus, |gpu| gpu.model.as_ref());
+        let drivers = StatedValues::read(gpus, |gpu| gpu.driver_version.as_ref());
+        let (distinct_models, distinct_drivers) = (models.distinct(), drivers.distinct());
+        let driver_version = if distinct_drivers.len() == 1 { distinct_drivers.first().copied() } else { None };
+        let differ = || {
+            let versions = distinct_drivers.iter().copied().collect::<Vec<_>>().join("`, `");
+            format!("its GPUs have the versions `{versions}` of the driver")
         };
-        let (models, drivers) = (distinct(&models), distinct(&drivers));
-        let driver_version = if drivers.len() == 1 { drivers.first().cloned() } else { None };
-        let differ =
-            || format!("its GPUs have the versions `{}` of the driver", drivers.iter().cloned().collect::<Vec<_>>().join("`, `"));
-        let unknown = (drivers.len() > 1).then(differ).into_iter().collect();
+        let model = (!distinct_models.is_empty()).then(|| distinct_models.iter().copied().collect::<Vec<_>>().join(SEPARATOR));
         let uuids: BTreeSet<&str> = gpus.iter().map(|gpu| gpu.uuid.as_str()).collect();
         Self {
-            model: (!models.is_empty()).then(|| models.into_iter().collect::<Vec<_>>().join(SEPARATOR)),
+            model: model.map(|value| LabelledFact { value, origin: models.origin() }),
             count: i64::try_from(uuids.len()).ok().filter(|_| are_all_its_own),
-            driver_version,
-            unknown,
-            conflicts,
+            driver_version: driver_version.map(|value| LabelledFact { value: value.to_owned(), origin: drivers.origin() }),
+            unknown: (distinct_drivers.len() > 1).then(differ).into_iter().collect(),
+            conflicts: models.conflicts("models").chain(drivers.conflicts("versions of the driver")).collect(),
         }
     }
+}
+
+/// Returns the descriptions that are chosen, and all others of the same GPUs: a series without a pod describes the GPU as well.
+fn with_same_gpus(all: &[LabelledGpu], is_chosen: impl Fn(&LabelledGpu) -> bool) -> Vec<&LabelledGpu> {
+    let chosen: BTreeSet<&str> = all.iter().filter(|gpu| is_chosen(gpu)).map(|gpu| gpu.uuid.as_str()).collect();
+    all.iter().filter(|gpu| chosen.contains(gpu.uuid.as_str())).collect()
 }
 
 /// The text between several models.
 pub(super) const SEPARATOR: &str = " + ";
 
-/// Returns the values that the series of each GPU state, by its unique id. A GPU whose labels lack the value is there without one.
-fn by_gpu<'a>(
-    gpus: &[&'a LabelledGpu],
-    of: impl Fn(&'a LabelledGpu) -> Option<&'a String>,
-) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
-    let mut values: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for gpu in gpus {
-        values.entry(&gpu.uuid).or_default().extend(of(gpu).map(String::as_str));
+/// The values of one fact that the series of each GPU state, with the origins of these series, by the GPU's unique id. A GPU whose labels lack the value is there
+/// without one.
+struct StatedValues<'a>(BTreeMap<&'a str, BTreeMap<&'a str, BTreeSet<LabelOrigin>>>);
+
+impl<'a> StatedValues<'a> {
+    fn read(gpus: &[&'a LabelledGpu], of: impl Fn(&'a LabelledGpu) -> Option<&'a String>) -> Self {
+        let mut values: BTreeMap<&str, BTreeMap<&str, BTreeSet<LabelOrigin>>> = BTreeMap::new();
+        for gpu in gpus {
+            let of_gpu = values.entry(&gpu.uuid).or_default();
+            if let Some(value) = of(gpu) {
+                of_gpu.entry(value).or_default().insert(gpu.origin);
+            }
+        }
+        Self(values)
     }
-    values
+
+    /// Returns the different values of all GPUs; none if a GPU has none, or several.
+    fn distinct(&self) -> BTreeSet<&'a str> {
+        let is_known = self.0.values().all(|values| values.len() == 1);
+        if is_known { self.0.values().flat_map(|values| values.keys().copied()).collect() } else { BTreeSet::new() }
+    }
+
+    /// Returns the scrape if one has a series of every GPU, else the Prometheus.
+    fn origin(&self) -> LabelOrigin {
+        let is_scraped = |origins: &BTreeSet<LabelOrigin>| origins.contains(&LabelOrigin::Scrape);
+        let are_scraped = self.0.values().all(|values| values.values().all(is_scraped));
+        if are_scraped { LabelOrigin::Scrape } else { LabelOrigin::Prometheus }
+    }
+
+    /// Returns the GPUs of which series state several values.
+    fn conflicts(&self, what: &str) -> impl Iterator<Item = String> {
+        let several = self.0.iter().filter(|(_, values)| values.len() > 1);
+        several.map(move |(uuid, values)| {
+            let stated = values.iter().map(|(value, origins)| format!("`{value}` in those of {}", origins_in_words(origins)));
+            format!("the GPU `{uuid}` has several {what} in labels: {}", stated.collect::<Vec<_>>().join(", "))
+        })
+    }
 }
 
-fn several(by_gpu: &BTreeMap<&str, BTreeSet<&str>>, what: &str) -> Vec<String> {
-    let named = |values: &BTreeSet<&str>| values.iter().copied().collect::<Vec<_>>().join("` and `");
-    let several = by_gpu.iter().filter(|(_, values)| values.len() > 1);
-    several.map(|(uuid, values)| format!("the GPU `{uuid}` has the {what} `{}` in labels", named(values))).collect()
+fn origins_in_words(origins: &BTreeSet<LabelOrigin>) -> String {
+    let words = origins.iter().map(|origin| match origin {
+        LabelOrigin::Scrape => "a scrape",
+        LabelOrigin::Prometheus => "a Prometheus",
+    });
+    words.collect::<Vec<_>>().join(" and ")
 }
 
 /// Returns the contradictions between the driver of a host and labels about the same GPUs, by their unique ids. The driver's own statement stands.
@@ -119,10 +157,15 @@ pub(super) fn contradictions(all: &[LabelledGpu], hosts: &[&Host]) -> Vec<String
 mod tests {
     use super::*;
 
+    /// A GPU in the series of a Prometheus.
     fn gpu(uuid: &str, node: &str, pod: &str, model: &str, driver: &str) -> LabelledGpu {
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let (node_name, pod_uid, model, driver_version) = (text(node), text(pod), text(model), text(driver));
-        LabelledGpu { uuid: uuid.to_owned(), node_name, pod_uid, model, driver_version }
+        LabelledGpu { uuid: uuid.to_owned(), node_name, pod_uid, model, driver_version, origin: LabelOrigin::Prometheus }
+    }
+
+    fn scraped(gpu: LabelledGpu) -> LabelledGpu {
+        LabelledGpu { origin: LabelOrigin::Scrape, ..gpu }
     }
 
     fn read(all: &[LabelledGpu], pods: &[&str], nodes: &[&str]) -> ExportedGpus {
@@ -130,7 +173,8 @@ mod tests {
     }
 
     fn shown(found: &ExportedGpus) -> (Option<&str>, Option<i64>, Option<&str>) {
-        (found.model.as_deref(), found.count, found.driver_version.as_deref())
+        let [model, driver] = [&found.model, &found.driver_version].map(|fact| fact.as_ref().map(|fact| fact.value.as_str()));
+        (model, found.count, driver)
     }
 
     #[test]
@@ -170,7 +214,11 @@ mod tests {
         let found = read(&two_models, &["mine"], &["n"]);
         assert_eq!(
             (shown(&found), found.conflicts.join("")),
-            ((None, Some(2), Some("570")), "the GPU `a` has the models `H100` and `H200` in labels".to_owned())
+            (
+                (None, Some(2), Some("570")),
+                "the GPU `a` has several models in labels: `H100` in those of a Prometheus, `H200` in those of a Prometheus"
+                    .to_owned()
+            )
         );
         let two_drivers = [gpu("a", "n", "mine", "H200", "570"), gpu("b", "m", "mine", "H200", "580")];
         let found = read(&two_drivers, &["mine"], &["n"]);
@@ -178,6 +226,35 @@ mod tests {
             (shown(&found), found.unknown.join("")),
             ((Some("H200"), Some(2), None), "its GPUs have the versions `570`, `580` of the driver".to_owned())
         );
+    }
+
+    #[test]
+    fn a_fact_is_of_the_scrape_if_that_has_all_gpus() {
+        let [a, b] = ["a", "b"].map(|uuid| gpu(uuid, "n", "", "H200", "570"));
+        let origins = |all: &[LabelledGpu]| {
+            let found = read(all, &[], &["n"]);
+            assert_eq!(shown(&found), (Some("H200"), Some(2), Some("570")), "each GPU counts once");
+            [found.model, found.driver_version].map(|fact| fact.expect("it is known").origin)
+        };
+        let (of_scrape, of_prometheus) = ([LabelOrigin::Scrape; 2], [LabelOrigin::Prometheus; 2]);
+        assert_eq!(origins(&[a.clone(), b.clone()]), of_prometheus);
+        assert_eq!(origins(&[scraped(a.clone()), scraped(b.clone())]), of_scrape);
+        assert_eq!(origins(&[a.clone(), b.clone(), scraped(a.clone()), scraped(b.clone())]), of_scrape);
+        assert_eq!(origins(&[a.clone(), b.clone(), scraped(a)]), of_prometheus, "the scrape has one of two GPUs");
+    }
+
+    #[test]
+    fn a_scrape_that_contradicts_a_prometheus_is_named_and_neither_is_taken() {
+        let found = read(&[gpu("a", "n", "", "H200", "570"), scraped(gpu("a", "n", "", "H200", "580"))], &[], &["n"]);
+        assert_eq!(shown(&found), (Some("H200"), Some(1), None));
+        assert_eq!(
+            found.conflicts,
+            [
+                "the GPU `a` has several versions of the driver in labels: `570` in those of a Prometheus, `580` in those of a scrape"
+            ]
+        );
+        let of_pod = read(&[gpu("a", "n", "mine", "H200", "570"), scraped(gpu("a", "", "", "H100", "570"))], &["mine"], &["n"]);
+        assert_eq!(shown(&of_pod), (None, Some(1), Some("570")), "the scrape has no pod, and the same GPU");
     }
 
     #[test]

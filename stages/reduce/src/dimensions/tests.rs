@@ -70,12 +70,12 @@ fn dimensions(plan: &Plan, environments: &[&Environment]) -> Dimensions {
     dimensions_with(plan, environments, &[])
 }
 
-fn dimensions_with(plan: &Plan, environments: &[&Environment], labelled_gpus: &[LabelledGpu]) -> Dimensions {
+fn dimensions_with(plan: &Plan, environments: &[&Environment], labelled: &[LabelledGpu]) -> Dimensions {
     let run = run(&[&[printed(json!({"rate": 1}))]]);
     let signers = vec![(Kind::Plan, digest("key"))];
     let environment_manifests = vec![digest("environment")];
-    Dimensions::from_context(&RowContext { plan, signers, environments, environment_manifests, labelled_gpus, ..run.context() })
-        .expect("dimensions")
+    let context = RowContext { plan, signers, environments, environment_manifests, ..run.context() };
+    Dimensions::from_context(&context, labelled).expect("dimensions")
 }
 
 /// The software, hardware and place of the fixture's case.
@@ -294,6 +294,7 @@ fn labelled(uuid: &str, pod: Option<&str>, model: &str, driver: &str) -> Labelle
         pod_uid: pod.map(str::to_owned),
         model: Some(model.to_owned()),
         driver_version: Some(driver.to_owned()),
+        origin: LabelOrigin::Prometheus,
     }
 }
 
@@ -320,6 +321,8 @@ fn labels_of_an_exporter_state_what_the_hosts_do_not() {
     let labels = [labelled("a", Some("p-uid"), "NVIDIA H200", "570"), labelled("b", Some("of-others"), "Tesla T4", "570")];
     let declared = declared(&json!({"hardware": {"gpu_model": "a guess", "gpu_count": "8"}, "software": {"driver": "a guess"}}));
     insta::assert_snapshot!(gpu_facts(&declared, &unseen, &labels), @"NVIDIA H200, 1, exporter_labels; 570, exporter_labels");
+    let scraped = labels.clone().map(|gpu| LabelledGpu { origin: LabelOrigin::Scrape, ..gpu });
+    insta::assert_snapshot!(gpu_facts(&declared, &unseen, &scraped), @"NVIDIA H200, 1, scrape_labels; 570, scrape_labels");
     insta::assert_snapshot!(gpu_facts(&declared, &unseen, &[]), @"a guess, 8, declared; a guess, declared");
     insta::assert_snapshot!(
         gpu_facts(&plan(1), &unseen, &[labelled("a", None, "NVIDIA H200", "570"), labelled("b", None, "Tesla T4", "570")]),

@@ -1,7 +1,7 @@
-use std::collections::BTreeSet;
+use std::cell::RefCell;
 
 use assay_manifest::{Attempt, Count, Digest, Environment, Gap, HostFacts, Instant, Plan, Shard, Window};
-use assay_telemetry::{MAX_METRICS, MAX_NAME_BYTES, MAX_RECORDINGS};
+use assay_telemetry::{LabelOrigin, MAX_METRICS, MAX_NAME_BYTES, MAX_RECORDINGS};
 use assay_warehouse::{ROW_ID, Value};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
@@ -30,6 +30,8 @@ fn gap(source: &str, start: f64, end: f64) -> Gap {
 struct RecordedRun {
     run: Run,
     recordings: Vec<(Artifact, Vec<u8>)>,
+    /// The number of times that each object was opened.
+    opened: RefCell<BTreeMap<String, usize>>,
 }
 
 /// An attempt of one shard.
@@ -56,7 +58,7 @@ fn recorded_run(plan: Plan, trials: Vec<Vec<Vec<TriedShard>>>) -> RecordedRun {
         }
         found.push((planned.clone(), of_trial));
     }
-    RecordedRun { run: Run::with_attempts(plan, found), recordings: Vec::new() }
+    RecordedRun { run: Run::with_attempts(plan, found), recordings: Vec::new(), opened: RefCell::default() }
 }
 
 fn indicator_run(trials: Vec<Vec<Vec<TriedShard>>>) -> RecordedRun {
@@ -98,8 +100,11 @@ fn packed(text: &str) -> Vec<u8> {
 }
 
 impl RecordedRun {
-    fn recorded(mut self, name: &str, bytes: Vec<u8>) -> Self {
-        let name = format!("recordings/{name}");
+    fn recorded(self, name: &str, bytes: Vec<u8>) -> Self {
+        self.with_object(format!("recordings/{name}"), bytes)
+    }
+
+    fn with_object(mut self, name: String, bytes: Vec<u8>) -> Self {
         let (size, media_type) = (Count(bytes.len() as u64), "application/jsonl".to_owned());
         self.recordings.push((Artifact { name, digest: Digest::compute(&bytes), size, media_type }, bytes));
         self
@@ -111,21 +116,28 @@ impl RecordedRun {
     }
 
     fn rows_of(&self, evidence: &[Artifact], environments: &[&Environment]) -> Result<(Vec<Row>, Option<Reason>), Failure> {
-        let open = |artifact: &Artifact| -> Result<Box<dyn Read>, Failure> {
-            let (_, bytes) = self.recordings.iter().find(|(found, _)| found.digest == artifact.digest).expect("it is there");
-            Ok(Box::new(std::io::Cursor::new(bytes.clone())))
-        };
         let case = &self.run.plan.cases[0];
         let summary = summarise(&self.run.plan.workloads[0], case, &case.points[0], &[], digest("collection"));
         let points = [summary.expect("a summary")];
         let context = RowContext { environments, ..self.run.context() };
         let dimensions = self.run.dimensions();
-        let mut slices = Slices::new(attempts_by_place(&context), evidence, &open);
+        let mut read = self.read(evidence, &context)?;
         let mut all = Vec::new();
-        while let Some(slice) = slices.next_slice().map_err(read_failure)? {
-            all.extend(rows(&context, &dimensions, &points, &slice)?);
+        while let Some(rows) = read.next_rows(&context, &dimensions, &points)? {
+            all.extend(rows);
         }
-        Ok((all, slices.left_out()))
+        Ok((all, read.issues.into_iter().next()))
+    }
+
+    fn read<'a>(&self, evidence: &[Artifact], context: &RowContext<'a>) -> Result<ReadTelemetry<'a>, Failure> {
+        let open = |artifact: &Artifact| -> Result<Box<dyn Read>, Failure> {
+            *self.opened.borrow_mut().entry(artifact.name.clone()).or_default() += 1;
+            let (_, bytes) = self.recordings.iter().find(|(found, _)| found.digest == artifact.digest).expect("it is there");
+            Ok(Box::new(std::io::Cursor::new(bytes.clone())))
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = EvidenceFiles { list: evidence, open: &open, check: &|| Ok(()) };
+        read_evidence(context, &files, &folder.path().join(STATISTICS_FILE))
     }
 
     /// Returns every row in a line.
@@ -354,6 +366,67 @@ fn a_gpu_of_dcgm_exporter_has_its_own_keys_and_not_the_recorder_s() {
     "#);
 }
 
+/// The series of one GPU, by the version of the driver in its labels.
+fn gpu_series(driver: &str) -> String {
+    format!(
+        "DCGM_FI_DEV_SM_CLOCK{{gpu=\"0\",UUID=\"GPU-1\",Hostname=\"gpu-node\",modelName=\"NVIDIA H200\",DCGM_FI_DRIVER_VERSION=\"{driver}\"}} 1980\n"
+    )
+}
+
+/// Adds a Prometheus with the clock of GPUs to a plan.
+fn with_prometheus(mut plan: Plan, name: &str) -> Plan {
+    let query = json!({
+        "name": "DCGM_FI_DEV_SM_CLOCK", "query": "DCGM_FI_DEV_SM_CLOCK", "kind": "gauge", "unit": "MHz", "scope_kind": "gpu",
+        "scope_labels": ["UUID"], "joins": {"gpu_uuid": "UUID", "node_name": "Hostname"}, "missing": "off",
+    });
+    let pack = json!({"name": "own", "digest": digest("pack"), "exporter": "e", "resolution_ns": "1", "queries": [query]});
+    let source = json!({"name": name, "prometheus": {"url": "http://prometheus:9090", "packs": [pack]}});
+    plan.telemetry.push(serde_json::from_value(source).expect("a Prometheus"));
+    plan
+}
+
+/// A response of a Prometheus with the clock of one GPU in the first attempt of a trial.
+fn response(trial: &str, driver: &str) -> Vec<u8> {
+    let labels = json!({"gpu": "0", "UUID": "GPU-1", "Hostname": "gpu-node", "modelName": "NVIDIA H200", "DCGM_FI_DRIVER_VERSION": driver});
+    let series = json!({"metric": labels, "values": [[1, "1980"], [2, "1980"], [3, "1950"]]});
+    let body = json!({"status": "success", "data": {"resultType": "matrix", "result": [series]}}).to_string();
+    let of = json!({"block": {"index": 0, "incarnation": 0}, "trial_id": trial, "attempt": 0, "query": 0});
+    packed(&format!("{}\n", json!({"request": "samples", "of": of, "at": at(9.0), "took_ns": 1, "status": 200, "body": body})))
+}
+
+#[test]
+fn rows_and_gpus_are_of_one_reading_of_each_object() {
+    let plan = with_prometheus(with_prometheus(with_exporter(plan(1), "gpus"), "fleet"), "other");
+    let trial = plan.trials[0].trial_id.to_string();
+    let (body, later) = (gpu_series("570"), gpu_series("570"));
+    let given = recorded_run(plan, vec![vec![tried(0.0, 5.0)]])
+        .recorded("0-0-0/host.jsonl", host(&[(1.0, json!({"load_1m": 1}))]))
+        .recorded("0-0-0/exporter-gpus.jsonl.zst", endpoint(&[(1.0, 0.1, &body), (2.0, 0.1, &later)]))
+        .with_object("prometheus/fleet.jsonl.zst".to_owned(), response(&trial, "570"))
+        .with_object("prometheus/other.jsonl.zst".to_owned(), response(&trial, "580"));
+    insta::assert_snapshot!(given.shown(), @r#"
+    t0 0 host unknown host load_1m gauge tasks 1 1.000 1.000 1.000 1.000 gap 0
+    t0 0 exporter gpus exporter/gpus DCGM_FI_DEV_SM_CLOCK gauge unknown 2 1980.000 1980.000 1980.000 1980.000 gap 0
+    t0 0 gpu GPU-1 prometheus/fleet DCGM_FI_DEV_SM_CLOCK gauge MHz 3 1950.000 1970.000 1980.000 1980.000 gap 0
+    t0 0 gpu GPU-1 prometheus/other DCGM_FI_DEV_SM_CLOCK gauge MHz 3 1950.000 1970.000 1980.000 1980.000 gap 0
+    "#);
+    assert_eq!(given.opened.borrow().values().collect::<Vec<_>>(), [&1; 4], "each object is opened once: {:?}", given.opened);
+
+    let evidence: Vec<_> = given.recordings.iter().map(|(artifact, _)| artifact.clone()).collect();
+    let read = given.read(&evidence, &given.run.context()).expect("readable");
+    let described = |origin, driver: &str| LabelledGpu {
+        uuid: "GPU-1".to_owned(),
+        node_name: Some("gpu-node".to_owned()),
+        pod_uid: None,
+        model: Some("NVIDIA H200".to_owned()),
+        driver_version: Some(driver.to_owned()),
+        origin,
+    };
+    let of_prometheus = ["570", "580"].map(|driver| described(LabelOrigin::Prometheus, driver));
+    let [first, second] = of_prometheus;
+    assert_eq!(read.gpus, [described(LabelOrigin::Scrape, "570"), first, second]);
+}
+
 #[test]
 fn recordings_beyond_the_limit_are_told() {
     let first = indicator_run(vec![vec![tried(0.0, 500.0)]]);
@@ -397,16 +470,10 @@ fn energy_issues(hosts: &[&str]) -> Vec<String> {
     let given = recorded_run(serving(1), vec![vec![tried(0.0, 15.0)]]).recorded("0-0-0/host.jsonl", host(&readings));
     let environments = [&environment];
     let context = RowContext { environments: &environments, ..given.run.context() };
-    let open =
-        |_: &Artifact| -> Result<Box<dyn Read>, Failure> { Ok(Box::new(std::io::Cursor::new(given.recordings[0].1.clone()))) };
     let evidence = [given.recordings[0].0.clone()];
-    let mut slices = Slices::new(attempts_by_place(&context), &evidence, &open);
-    let mut meters = AttemptMeters::default();
-    while let Some((place, slice)) = slices.next_slice().map_err(read_failure).expect("readable") {
-        add_meters(&context, &mut meters, &place, &slice);
-    }
+    let read = given.read(&evidence, &context).expect("readable");
     let no_records = |_: &Artifact| -> Result<_, Failure> { panic!("the attempt has none") };
-    let reduced = meters.reduce(&context, &given.run.dimensions(), &[], &no_records).expect("reduced");
+    let reduced = read.meters.reduce(&context, &given.run.dimensions(), &[], &no_records).expect("reduced");
     reduced.issues.into_iter().map(|issue| issue.detail).collect()
 }
 

@@ -86,12 +86,12 @@ fn read_of(source: &PrometheusSource, lines: &[QueryLine]) -> (Vec<String>, Vec<
     let file = file.finish().expect("packed");
     let key = super::key(&of(0));
     let windows = BTreeMap::from([(key, (at(0), at(10)))]);
-    let mut rows = QueryRows::open(&"fleet".parse().expect("a name"), source, windows, file.as_slice()).expect("a file");
+    let mut rows = QueryRows::open(&"fleet".parse().expect("a name"), source, &windows, file.as_slice()).expect("a file");
     let mut found = Vec::new();
     while let Some(attempt) = rows.next_rows().expect("readable") {
         found.extend(attempt.rows.iter().map(|row| {
             let statistics = &row.statistics;
-            let mean = statistics.values.as_ref().map_or_else(|| "-".to_owned(), |values| values.mean().to_string());
+            let mean = statistics.values.map_or_else(|| "-".to_owned(), |values| values.mean.to_string());
             format!("{} {} {} {mean}", row.scope_id, statistics.metric, statistics.n)
         }));
     }

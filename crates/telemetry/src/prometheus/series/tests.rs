@@ -51,7 +51,7 @@ fn one_row(query: &PackQuery, all: Vec<SampledSeries>) -> QueryRow {
 }
 
 fn values(row: &QueryRow) -> Option<(f64, f64, f64)> {
-    row.statistics.values.as_ref().map(|values| (values.min(), values.mean(), values.max()))
+    row.statistics.values.map(|values| (values.min, values.mean, values.max))
 }
 
 #[test]

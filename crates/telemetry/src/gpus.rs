@@ -1,16 +1,9 @@
-//! The GPUs that a Prometheus knows, by the labels of dcgm-exporter's series: their models, and the version of the driver.
+//! GPUs as the labels of dcgm-exporter's series describe them: their models, and the version of the driver. The series come from a scrape of the
+//! exporter, or from a Prometheus that scrapes it.
 
-use std::collections::BTreeSet;
-use std::io::Read;
+use assay_manifest::JoinLabels;
 
-use assay_manifest::{Name, PackQuery, PrometheusSource};
-
-use super::line::{QueryLine, Request};
-use super::response::{SampledSeries, parse_series};
-use super::rows::AttemptKey;
-use crate::Error;
 use crate::keys::ObjectKeys;
-use crate::line::{LineFormat, Lines};
 
 /// The labels of dcgm-exporter's series that describe a GPU: the model as NVML names it, and the version of the driver.
 const MODEL: &str = "modelName";
@@ -19,11 +12,20 @@ const DRIVER: &str = "DCGM_FI_DRIVER_VERSION";
 /// The metrics whose series are read: exported by default, and of each GPU that is there, shared or not. All series of a GPU have the same labels.
 const METRICS: [&str; 2] = ["DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_FB_USED"];
 
-/// The most descriptions of GPUs that are kept: several of each of a thousand GPUs, as they move from pod to pod.
-const MAX_GPUS: usize = 16_384;
+/// The most descriptions of GPUs that are kept of one Prometheus, and of all scrapes: several of each of a thousand GPUs, as they move from pod to pod.
+pub const MAX_LABELLED_GPUS: usize = 16_384;
+
+/// The way in which the series of an exporter were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LabelOrigin {
+    /// The recorder scraped the exporter.
+    Scrape,
+    /// A Prometheus scraped the exporter.
+    Prometheus,
+}
 
 /// A GPU as the labels of one of its series describe it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LabelledGpu {
     /// The vendor's unique id.
     pub uuid: String,
@@ -35,58 +37,34 @@ pub struct LabelledGpu {
     pub model: Option<String>,
     /// The version of the driver.
     pub driver_version: Option<String>,
+    /// The way in which the series was read.
+    pub origin: LabelOrigin,
 }
 
-/// Reads the GPUs that have samples in the attempts of a run, each description once.
-pub fn labelled_gpus(
-    name: &Name,
-    source: &PrometheusSource,
-    attempts: &BTreeSet<AttemptKey>,
-    file: impl Read,
-) -> Result<BTreeSet<LabelledGpu>, Error> {
-    let queries: Vec<&PackQuery> = source.queries().map(|(_, query)| query).collect();
-    let mut lines: Lines<'_, QueryLine> = Lines::open(&super::file_name(name), LineFormat::Scrapes, file)?;
-    let mut found = BTreeSet::new();
-    while let Some(line) = lines.next()? {
-        let Some(of) = line.of.filter(|_| line.request == Request::Samples) else { continue };
-        let query = queries.get(of.query as usize).copied().filter(|query| is_read(query));
-        let attempt = AttemptKey { block: of.block, trial_id: of.trial_id, attempt: of.attempt };
-        let (Some(query), Some(body)) = (query.filter(|_| attempts.contains(&attempt)), line.body) else { continue };
-        // A response that cannot be read is reported with the rows.
-        let series = parse_series(&body).map(|response| response.series).unwrap_or_default();
-        let gpus = series.iter().filter(|series| !series.samples.is_empty()).filter_map(|series| describe(query, series));
-        found.extend(gpus.take(MAX_GPUS.saturating_sub(found.len())));
+impl LabelledGpu {
+    /// Returns the GPU of a series of dcgm-exporter, by the values of its labels; `None` if it has no unique id.
+    pub(crate) fn describe<'a>(origin: LabelOrigin, joins: &JoinLabels, label: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
+        let ObjectKeys { gpu_uuid, node_name, pod_uid } = ObjectKeys::read(joins, &label);
+        let value = |name: &str| label(name).filter(|value| !value.is_empty()).map(str::to_owned);
+        Some(Self { uuid: gpu_uuid?, node_name, pod_uid, model: value(MODEL), driver_version: value(DRIVER), origin })
     }
-    Ok(found)
 }
 
-fn is_read(query: &PackQuery) -> bool {
-    let metric = query.query.split('{').next().unwrap_or_default();
-    METRICS.contains(&metric) && query.joins.gpu_uuid.is_some()
-}
-
-/// Returns the GPU of a series; `None` if it has no unique id.
-fn describe(query: &PackQuery, series: &SampledSeries) -> Option<LabelledGpu> {
-    let label = |name: &str| series.labels.get(name).filter(|value| !value.is_empty());
-    let ObjectKeys { gpu_uuid, node_name, pod_uid } = ObjectKeys::read(&query.joins, |name| label(name).map(String::as_str));
-    Some(LabelledGpu {
-        uuid: gpu_uuid?,
-        node_name,
-        pod_uid,
-        model: label(MODEL).cloned(),
-        driver_version: label(DRIVER).cloned(),
-    })
+/// Returns true if the series of a metric are read for the labels of their GPUs.
+pub(crate) fn describes_gpu(metric: &str) -> bool {
+    METRICS.contains(&metric)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::io::Write as _;
 
-    use assay_manifest::{Block, Digest, Instant};
+    use assay_manifest::{Block, Digest, Instant, PrometheusSource};
     use serde_json::{Value, json};
 
-    use super::super::line::QueryOf;
     use super::*;
+    use crate::prometheus::{AttemptKey, QueryLine, QueryOf, QueryRows, Request};
 
     fn source() -> PrometheusSource {
         let query = |name: &str, joins: Value| {
@@ -136,8 +114,11 @@ mod tests {
             packed.write_all(b"\n").expect("written");
         }
         let file = packed.finish().expect("packed");
-        let found = labelled_gpus(&"fleet".parse().expect("a name"), &source(), &BTreeSet::from([key(0)]), file.as_slice());
-        found.expect("read").into_iter().collect()
+        let windows = BTreeMap::from([(key(0), (Instant::from_unix_ns(0), Instant::from_unix_ns(i64::MAX)))]);
+        let source = source();
+        let mut rows = QueryRows::open(&"fleet".parse().expect("a name"), &source, &windows, file.as_slice()).expect("a file");
+        while rows.next_rows().expect("readable").is_some() {}
+        rows.gpus().iter().cloned().collect()
     }
 
     /// The labels are those of published expositions of dcgm-exporter 4.
@@ -154,6 +135,7 @@ mod tests {
             pod_uid: None,
             model: text("Tesla T4"),
             driver_version: text("535.183.06"),
+            origin: LabelOrigin::Prometheus,
         };
         assert_eq!(read(&[line(0, 0, &labels), line(0, 0, &labels)]), [gpu]);
     }
