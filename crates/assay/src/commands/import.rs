@@ -31,7 +31,7 @@ const MAX_LEFT_OUT: usize = 10;
 pub(crate) struct Import {
     #[command(subcommand)]
     results: Option<Of>,
-    /// A file, or a folder, of which each file is imported that a format recognises; the output names the others
+    /// A file, or a folder, of which each file is imported that a format recognises
     #[arg(value_name = "PATH", required_unless_present = "command")]
     path: Option<PathBuf>,
     /// The folder that gets `pipelines` and `workloads` [default: the root of the Git repository, outside of one the working folder]
