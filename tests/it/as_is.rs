@@ -37,7 +37,7 @@ spec:
 }
 
 /// Returns the files below a folder that contain a text.
-fn files_with(folder: &std::path::Path, text: &str) -> Vec<String> {
+pub(crate) fn files_with(folder: &std::path::Path, text: &str) -> Vec<String> {
     let has = |path: &std::path::PathBuf| {
         let bytes = fs::read(path).expect("a file");
         bytes.windows(text.len()).any(|window| window == text.as_bytes())

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+use crate::as_is::files_with;
 use crate::pipeline::{list, text};
 use crate::support::{CommandResult, Fixture, binary, blob, wait_until};
 
@@ -235,18 +236,63 @@ fn the_environment_is_what_is_named() {
 #[test]
 fn a_credential_in_a_command_is_never_written() {
     let fixture = Fixture::bare();
-    for arguments in [
-        &["--", "echo", "--password", "canary-4f2b"][..],
-        &["--", "curl", "-H", "Authorization: Bearer canary-4f2b"],
-        &["--baseline", "echo --token canary-4f2b", "--", "echo"],
-        &["--print", "--", "echo", "API_KEY=canary-4f2b"],
+    for words in [
+        &["echo", "--password", "canary-4f2b"][..],
+        &["curl", "-H", "Authorization: Bearer canary-4f2b"],
+        &["echo", "API_KEY=canary-4f2b"],
+        &["echo", "--auth-header", "canary-4f2b"],
+        &["echo", "--session-id", "canary-4f2b"],
+        &["docker", "login", "-u", "me", "-p", "canary-4f2b"],
+        &["echo", "--login", "a:canary-4f2b"],
+        &["sh", "-c", "docker login -p canary-4f2b; echo --session-id=canary-4f2b"],
     ] {
-        let refused = exec(&fixture, arguments).refuses(2, "option");
-        let said = &refused.stderr;
-        assert!(said.contains("looks like a credential") && said.contains("--env NAME"), "{said}");
-        assert!(!refused.stderr.contains("canary") && !refused.stdout.contains("canary"), "{refused:?}");
+        let text = words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
+        for arguments in [
+            [&["--"], words].concat(),
+            [&["--print", "--"], words].concat(),
+            [&["--json", "--"], words].concat(),
+            vec!["--baseline", text.as_str(), "--", "echo"],
+        ] {
+            let refused = exec(&fixture, &arguments).refuses(2, "option");
+            let said = &refused.stderr;
+            assert!(said.contains("looks like a credential") && said.contains("--env NAME"), "{said}");
+            assert!(!refused.stderr.contains("canary") && !refused.stdout.contains("canary"), "{refused:?}");
+        }
     }
     assert!(!fixture.store().join("runs").exists(), "nothing ran");
+    assert_eq!(files_with(&fixture.root(), "canary"), [""; 0]);
+}
+
+/// A variable is how a credential is passed: the program has its value, and no file that is written.
+#[test]
+fn a_credential_in_a_variable_is_in_no_file() {
+    let mut fixture = Fixture::bare();
+    for name in ["API_TOKEN", "SESSION_ID", "PLACE"] {
+        fixture.set(name, "Bearer canary-4f2b");
+    }
+    let script = "test -n \"$API_TOKEN\" && test -n \"$SESSION_ID\" && test -n \"$PLACE\"";
+    let env = ["--env", "API_TOKEN", "--env", "SESSION_ID", "--env", "PLACE"];
+    exec(&fixture, &[&["--runs", "2", "--run-id", "one"], &env[..], &["--", "sh", "-c", script]].concat()).success();
+    assert!(!files_with(&fixture.root(), "SESSION_ID").is_empty(), "its name is recorded");
+    assert_eq!(files_with(&fixture.root(), "canary-4f2b"), [""; 0]);
+}
+
+/// Options that look alike, and hold no credential.
+#[test]
+fn ordinary_options_are_no_credentials() {
+    let fixture = Fixture::bare();
+    for words in [
+        &["echo", "-p", "8080"][..],
+        &["mkdir", "-p", "x"],
+        &["cp", "-p", "a", "b"],
+        &["nc", "-p", "80", "h"],
+        &["python3", "-c", "print(1)"],
+        &["docker", "run", "-p", "8080:80", "-u", "1000:1000", "image"],
+        &["rsync", "-a", "host:folder", "."],
+        &["echo", "--auth-type", "basic", "--session-timeout", "5s", "--login", "me"],
+    ] {
+        exec(&fixture, &[&["--print", "--"], words].concat()).success();
+    }
 }
 
 /// The printed definitions are what is run: a repository with them gives the same cases.

@@ -67,10 +67,21 @@ fn an_output_that_is_not_of_the_harness_is_no_number() {
     let (_, other) = run("go-bench", GOOGLE, DECLARED);
     let refused = other.refuses(30, "no_valid_trial");
     assert!(
-        refused.stderr.contains("the output is not one of go-bench: the output has no benchmark with a number"),
+        refused
+            .stderr
+            .contains("the output is not one of go-bench: it is one of google-benchmark: write `output: google-benchmark`"),
         "{}",
         refused.stderr
     );
+    for (printed, why) in [
+        ("", "the output is empty: let the script print what the harness prints"),
+        (GOOGLE.get(..400).expect("a part"), "the output is cut: its JSON has no end, EOF while parsing"),
+        ("12 tests ran\n", "the output is not JSON: trailing characters at line 1 column 4; it begins with `12 tests ran`"),
+    ] {
+        let (_, ran) = run("google-benchmark", printed, DECLARED);
+        let refused = ran.refuses(30, "no_valid_trial");
+        assert!(refused.stderr.contains(&format!("the output is not one of google-benchmark: {why}")), "{}", refused.stderr);
+    }
     let (_, failed) = run("go-bench", &format!("{GO}--- FAIL: BenchmarkX (0.00s)\n"), DECLARED);
     let refused = failed.refuses(30, "no_valid_trial");
     assert!(refused.stderr.contains("the benchmark `BenchmarkX` failed"), "{}", refused.stderr);

@@ -63,6 +63,23 @@ fn a_job_of_another_tool_travels_in_a_config_map() {
     assert_eq!(refused.stdout, "");
 }
 
+/// Only an installation with a right for its namespace can read an InferenceService.
+#[test]
+fn a_hook_for_an_inference_service_names_the_right_that_it_needs() {
+    let fixture = Fixture::bare();
+    let endpoint = "{inferenceService: {name: llama, namespace: serving}}";
+    let original = job("http://h:1", "").lines().map(|line| match line.strip_prefix("  endpoint: ") {
+        Some(_) => format!("  endpoint: {endpoint}\n"),
+        None => format!("{line}\n"),
+    });
+    fixture.write("job.yaml", &original.collect::<String>());
+    let without = render(&fixture, &["job.yaml", "--hook", "PostSync"]).success();
+    let note = "note: the run reads the InferenceService `llama` in `serving`: install with `--serving-namespace serving`";
+    assert!(without.stderr.contains(note), "{}", without.stderr);
+    let with = render(&fixture, &["job.yaml", "--hook", "PostSync", "--serving-namespace", "serving"]).success();
+    assert!(!with.stderr.contains("note:") && with.stdout == without.stdout, "{}", with.stderr);
+}
+
 #[test]
 fn a_hook_that_cannot_run_is_refused_by_name() {
     let fixture = Fixture::new();

@@ -172,14 +172,44 @@ fn a_folder_is_imported_whole_and_names_what_it_leaves_out() {
     fixture.write("jobs/a.yaml", JOB);
     fixture.write("jobs/b.yml", &JOB.replace("name: job", "name: other"));
     fixture.write("jobs/c.json", "{\"kind\": \"Deployment\"}");
-    let ran = fixture.assay(&["import", "jobs"]).success();
-    assert!(ran.stderr.contains("`jobs/c.json` is of no format that can be imported"), "{}", ran.stderr);
+    fixture.write("jobs/d.yaml", "a: [1\n");
+    fixture.write("jobs/run.sh", "vllm bench serve --model m\n");
+    fixture.write("jobs/sub/job.yaml", JOB);
+    fixture
+        .write("jobs/user.conf", "*.Server.target_qps = 2.5\n*.Server.target_latency = 20000\n*.Server.min_duration = 120000\n");
+    fixture.write("jobs/vast.txt", &"x\n".repeat(200_000));
+    let options = ["--lengths", "D(1,2)", "--url", "http://h:1", "--model", "m", "--partial", "--dry-run"];
+    let ran = fixture.assay(&[&["import", "jobs"][..], &options].concat()).success();
+    let left_out: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("left out ")).collect();
+    let unknown = "it is of no format that can be imported";
+    assert_eq!(
+        left_out,
+        [
+            &format!("left out     jobs/c.json: {unknown}"),
+            "left out     jobs/d.yaml: it cannot be read as YAML or JSON",
+            &format!("left out     jobs/run.sh: {unknown}"),
+            "left out     jobs/sub: a folder in the folder",
+            "left out     jobs/vast.txt: it is larger than a definition",
+        ]
+    );
+    assert!(ran.stdout.contains("jobs/user.conf: a configuration of MLPerf's LoadGen"), "{}", ran.stdout);
+    let document = fixture.assay(&[&["import", "jobs", "--json"][..], &options].concat()).success().json();
+    assert_eq!(document["left_out"]["count"], 5);
+    assert_eq!(document["left_out"]["first"][0], serde_json::json!({"path": "jobs/c.json", "reason": unknown}));
+    for number in 0..20 {
+        fixture.write(&format!("jobs/n{number}.txt"), "x\n");
+    }
+    let ran = fixture.assay(&[&["import", "jobs"][..], &options].concat()).success();
+    assert!(ran.stdout.contains("left out     15 more, 25 in all\n"), "{}", ran.stdout);
+    fs::remove_file(fixture.repo().join("jobs/user.conf")).expect("removed");
+    fixture.assay(&["import", "jobs"]).success();
     assert!(fixture.repo().join("pipelines/job.yaml").is_file() && fixture.repo().join("pipelines/other.yaml").is_file());
     fixture.write("jobs/b.yml", &JOB.replace("D(1,2)", "D(2,2)"));
     let ran = fixture.assay(&["import", "jobs", "--to", "same"]).refuses(2, "file_differs");
     assert!(ran.stderr.contains("two definitions would be written to `pipelines/job.yaml`"), "{}", ran.stderr);
     fixture.write("others/a.yaml", "kind: Deployment\n");
-    fixture.assay(&["import", "others"]).refuses(10, "foreign_format");
+    let none = fixture.assay(&["import", "others"]).refuses(10, "foreign_format");
+    assert!(none.stderr.contains("because: others/a.yaml: it is of no format"), "{}", none.stderr);
 }
 
 /// The printed commands can be pasted where the import ran.
@@ -284,6 +314,23 @@ fn what_is_of_no_format_is_refused_with_the_formats() {
     fixture.write("broken.yaml", "a: [1\nb: canary-7e1\n");
     let broken = fixture.assay(&["import", "broken.yaml"]).refuses(10, "foreign_format");
     assert!(!broken.stderr.contains("canary-7e1") && broken.stderr.contains("line "), "{}", broken.stderr);
+    let levels = (1..40).map(|level| format!("l{level}: &l{level} [{}]\n", vec![format!("*l{}", level - 1); 9].join(", ")));
+    fixture.write("bomb.yaml", &format!("l0: &l0 [x]\n{}", levels.collect::<String>()));
+    let bomb = fixture.assay(&["import", "bomb.yaml"]).refuses(10, "foreign_format");
+    insta::assert_snapshot!(bomb.stderr, @r"
+    error[foreign_format]: `bomb.yaml` cannot be read as YAML or JSON
+      because: line 1: anchors (`&name`) are not allowed, as in 39 more places up to line 40
+      because: line 2: aliases (`*name`) are not allowed, as in 350 more places up to line 40
+
+    hint: write the value out where it is used
+    ");
+    fixture.write("deep.json", &format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000)));
+    let deep = fixture.assay(&["import", "deep.json"]).refuses(10, "foreign_format");
+    assert!(deep.stderr.contains("because: line 1: nested deeper than 32 levels\n\nhint: "), "{}", deep.stderr);
+    fixture.write("keys.yaml", &(0..500).map(|key| format!("{key}: x\n")).collect::<String>());
+    let many = fixture.assay(&["import", "keys.yaml"]).refuses(10, "foreign_format");
+    assert_eq!(many.stderr.matches("because:").count(), 10, "{}", many.stderr);
+    assert!(many.stderr.contains("\n  and 91 more\n"), "{}", many.stderr);
     fixture.assay(&["import", "absent.yaml"]).refuses(2, "unreadable");
     fixture.assay(&["import"]).exits(2);
     fixture.assay(&[&["import", "broken.yaml"][..], &VLLM].concat()).exits(2);
@@ -327,7 +374,7 @@ fn a_configuration_of_loadgen_is_measured_with_the_endpoint_and_the_lengths_of_t
     let named = ["import", "given", "--url", endpoint.url.as_str(), "--model", serving::MODEL, "--lengths", "D(20,10)"];
     let imported = fixture.assay(&named).success();
     assert!(imported.stdout.contains("given/user.conf: a configuration of MLPerf's LoadGen"), "{}", imported.stdout);
-    assert!(!imported.stderr.contains("README"), "a file that is no document is left out in silence: {}", imported.stderr);
+    assert!(imported.stdout.contains("left out     given/README: it is of no format"), "{}", imported.stdout);
     fixture.assay(&["validate"]).success();
     fixture.assay(&["plan", "pipelines/mlperf.yaml"]).success();
     fixture.assay(&["run", "pipelines/mlperf.yaml", "--run-id", "one"]).success();

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ErrorCode, Exit, Retry};
 
+/// The most causes that a failure prints: a person reads the first ones, and nested input may have any number.
+const MAX_SHOWN_CAUSES: usize = 10;
+
 /// The reason why a stage or command failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
@@ -174,8 +177,12 @@ pub fn is_disk_full(error: &(dyn Error + 'static)) -> bool {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error[{}]: {}", self.code, self.message)?;
-        for cause in &self.causes {
+        for cause in self.causes.iter().take(MAX_SHOWN_CAUSES) {
             write!(f, "\n  because: {cause}")?;
+        }
+        let more = self.causes.len().saturating_sub(MAX_SHOWN_CAUSES);
+        if more > 0 {
+            write!(f, "\n  and {more} more")?;
         }
         if let Some(hint) = &self.hint {
             write!(f, "\n\nhint: {hint}")?;
@@ -263,6 +270,14 @@ mod tests {
         struct Repeating(#[source] WriteFailed);
         let failure = Failure::new(ErrorCode::Scratch, "the rows were not kept").because(&Repeating(WriteFailed(DiskFull)));
         assert_eq!(failure.causes, ["cannot write `rows.parquet`", "the disk is full"]);
+    }
+
+    #[test]
+    fn of_many_causes_the_first_ones_are_printed() {
+        let causes: Vec<String> = (1..=MAX_SHOWN_CAUSES + 63).map(|number| format!("cause {number}")).collect();
+        let failure = Failure { causes, ..Failure::new(ErrorCode::Scratch, "m").hint("h") };
+        let text = failure.to_string();
+        assert!(text.ends_with("\n  because: cause 10\n  and 63 more\n\nhint: h"), "{text}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod definition;
 mod document;
 mod draft;
 mod endpoint;
+mod extra_body;
 mod failed;
 mod format;
 mod formats;
@@ -24,6 +25,7 @@ mod import;
 mod load;
 mod loadgen;
 mod mapping;
+mod note;
 mod reference;
 mod registry;
 mod repeated_key;
@@ -42,7 +44,7 @@ pub use reference::reference_page;
 pub use registry::FORMATS;
 pub use results::{
     FilePart, MAX_RESULT_BYTES, MAX_RESULT_FILES, RESULT_FORMATS, Relation, ResultExample, ResultField, ResultFile, ResultFormat,
-    Results, ResultsError, better_direction_of, credential_in_words, field_of_metric, is_level, part_holds_numbers, read_results,
-    results_page,
+    Results, ResultsError, better_direction_of, credential_in_words, field_of_metric, is_level, names_authentication,
+    part_holds_numbers, read_results, results_page,
 };
 pub use row::{Outcome, Row};

@@ -19,9 +19,6 @@ pub(crate) const NO_CAP: &str = "no limit of concurrency stands in its place";
 pub(crate) const CAP: &str =
     "a request that is due beyond it waits, and Assay counts its latencies from the time at which it was due";
 
-/// The remedy of a warm-up that is a number of requests.
-pub(crate) const WARMUP: &str = "Assay's warm-up is a time that comes before: write `load.warmup: TIME` into the workload";
-
 /// The difference of a limit of TTFT or E2E.
 const SEND: &str = "the other tool counts from the send time, and Assay from the intended time if a request has one";
 
@@ -390,13 +387,6 @@ impl Mapping<'_> {
         };
         self.draft.workload.push(member("streaming", streaming));
         self.mapped(&arguments.field(name), "workload spec.streaming");
-    }
-
-    /// Adds the members of a JSON object to each request's body.
-    pub(crate) fn json_body(&mut self, arguments: &Arguments, name: &str) {
-        if let Some(members) = self.json_members(arguments, name) {
-            self.body(name, &members);
-        }
     }
 
     /// Returns the members of a JSON object; `None` if it is absent, empty or none.

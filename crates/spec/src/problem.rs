@@ -253,11 +253,24 @@ pub(crate) struct Problems<'a> {
     source: &'a Source,
     list: Vec<Problem>,
     omitted: usize,
+    repeated: Vec<RepeatedProblem>,
+}
+
+/// A problem that a file has in several places for one reason.
+#[derive(Debug)]
+struct RepeatedProblem {
+    message: &'static str,
+    /// Its place in the list; `None` if the list was full.
+    first: Option<usize>,
+    /// The number of places after the first.
+    more: usize,
+    /// The line of the last place.
+    last_line: usize,
 }
 
 impl<'a> Problems<'a> {
     pub(crate) fn new(source: &'a Source) -> Self {
-        Self { source, list: Vec::new(), omitted: 0 }
+        Self { source, list: Vec::new(), omitted: 0, repeated: Vec::new() }
     }
 
     pub(crate) fn source(&self) -> &'a Source {
@@ -284,6 +297,18 @@ impl<'a> Problems<'a> {
 
     pub(crate) fn add_hinted(&mut self, span: Span, message: impl Into<String>, hint: impl Into<String>) {
         self.push(|source| source.problem(span, message).with_hint(hint));
+    }
+
+    /// Adds a problem that is reported once for a file: at its first place, with the number of the others.
+    pub(crate) fn add_repeated(&mut self, span: Span, message: &'static str, hint: &str) {
+        if let Some(known) = self.repeated.iter_mut().find(|known| known.message == message) {
+            known.more += 1;
+            known.last_line = span.line;
+            return;
+        }
+        let first = (!self.is_full()).then_some(self.list.len());
+        self.repeated.push(RepeatedProblem { message, first, more: 0, last_line: span.line });
+        self.add_hinted(span, message, hint);
     }
 
     pub(crate) fn add_maybe_hinted(&mut self, span: Span, message: impl Into<String>, hint: Option<String>) {
@@ -315,6 +340,12 @@ impl<'a> Problems<'a> {
 
     /// Returns the problems in the order of the file, and a note about those over the limit.
     pub(crate) fn finish(mut self) -> Vec<Problem> {
+        for RepeatedProblem { message, first, more, last_line } in self.repeated {
+            if let Some(problem) = first.and_then(|first| self.list.get_mut(first)).filter(|_| more > 0) {
+                let places = if more == 1 { "place" } else { "places" };
+                problem.message = format!("{message}, as in {more} more {places} up to line {last_line}");
+            }
+        }
         self.list.sort_by_key(|problem| (problem.line, problem.column));
         if self.omitted > 0 {
             let message = format!("{} more problems are not shown", self.omitted);

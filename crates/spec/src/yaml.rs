@@ -263,7 +263,8 @@ impl<'a, 'p> Reader<'a, 'p> {
             return None;
         };
         if scalar.text == "<<" && !scalar.quoted {
-            self.problems.add_hinted(node.span, "merge keys are not allowed", "write the fields out, so that a reader sees them");
+            let hint = "write the fields out, so that a reader sees them";
+            self.problems.add_repeated(node.span, "merge keys are not allowed", hint);
             return None;
         }
         if scalar.scalar_type() != ScalarType::Text {
@@ -294,19 +295,16 @@ impl<'a, 'p> Reader<'a, 'p> {
 
     fn refuse_decoration(&mut self, span: Span, anchor: usize, tagged: bool) {
         if anchor != 0 {
-            self.problems.add_hinted(span, "anchors (`&name`) are not allowed", "write the value out where it is used");
+            self.problems.add_repeated(span, "anchors (`&name`) are not allowed", "write the value out where it is used");
         }
         if tagged {
-            self.problems.add_hinted(
-                span,
-                "tags (`!name`) are not allowed",
-                "remove the tag; the field decides what its value is",
-            );
+            let hint = "remove the tag; the field decides what its value is";
+            self.problems.add_repeated(span, "tags (`!name`) are not allowed", hint);
         }
     }
 
     fn refuse_alias(&mut self, span: Span) {
-        self.problems.add_hinted(span, "aliases (`*name`) are not allowed", "write the value out");
+        self.problems.add_repeated(span, "aliases (`*name`) are not allowed", "write the value out");
     }
 
     fn report_syntax_error(&mut self, error: &ScanError) {
@@ -409,6 +407,26 @@ mod tests {
           |    ^^^^^^^
         hint: remove the tag; the field decides what its value is
         ");
+    }
+
+    /// A document of anchors whose aliases multiply.
+    #[test]
+    fn each_kind_of_refused_construct_is_one_problem() {
+        let levels = (1..40).map(|level| format!("l{level}: &l{level} [{}]\n", vec![format!("*l{}", level - 1); 9].join(", ")));
+        let text = format!("l0: &l0 [x]\n{}", levels.collect::<String>());
+        let source = Source::new("a.yaml", &text);
+        let mut problems = Problems::new(&source);
+        parse(&mut problems);
+        let problems = problems.finish();
+        let shown: Vec<String> = problems.iter().map(|problem| format!("{}: {}", problem.line, problem.message)).collect();
+        assert_eq!(
+            shown,
+            [
+                "1: anchors (`&name`) are not allowed, as in 39 more places up to line 40",
+                "2: aliases (`*name`) are not allowed, as in 350 more places up to line 40",
+            ]
+        );
+        assert!(check("a: !x 1\nb: !x 2\n").contains("tags (`!name`) are not allowed, as in 1 more place up to line 2"));
     }
 
     #[test]

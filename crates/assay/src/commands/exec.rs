@@ -11,7 +11,7 @@ use std::convert::Infallible;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
-use assay_foreign::credential_in_words;
+use assay_foreign::{credential_in_words, names_authentication};
 use assay_manifest::{CPU_TIME, INSTRUCTIONS, InstructionCounter, Name, RunId, WALL_TIME};
 use assay_runner::SourceSpec;
 use assay_spec::{ClosureError, Problem, SCHEMES, expand, looks_secret, looks_secret_header, parse_duration, read_closure};
@@ -398,11 +398,11 @@ fn holds_secret(name: &str, value: &str) -> bool {
         || !is_place && is_named_secret(name) && (value.parse::<f64>().is_err() || value.len() >= MIN_SECRET_DIGITS)
 }
 
-/// Returns true if the name of a variable ends as those of keys and passwords do. Such a value is recorded by its name only, so one that is none costs
-/// little: the list is wider than that for definitions.
+/// Returns true if the name of a variable is like those of keys, passwords and sessions. Such a value is recorded by its name only, so one that is none
+/// costs little: the list is wider than that for definitions.
 fn is_named_secret(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    SECRET_ENDS.iter().any(|end| name.ends_with(end))
+    let capitals = name.to_ascii_uppercase();
+    SECRET_ENDS.iter().any(|end| capitals.ends_with(end)) || names_authentication(name)
 }
 
 /// The ends of names of variables that hold keys and passwords.
@@ -595,6 +595,11 @@ mod tests {
             &["env", "AZURE_DEVOPS_EXT_PAT=canary-4f2b", "true"],
             &["sh", "-c", "SLACK_WEBHOOK='canary-4f2b' tool"],
             &["sh", "-c", "tool --token canary-4f2b"],
+            &["curl", "--auth-header", "canary-4f2b"],
+            &["tool", "--session-id=canary-4f2b"],
+            &["docker", "login", "-u", "me", "-p", "canary-4f2b"],
+            &["tool", "--login", "a:canary-4f2b"],
+            &["env", "SESSION_ID=canary-4f2b", "true"],
             &["sh", "-c", "curl -H \"Authorization: Bearer $TOKEN\" -H 'X-Api-Key: canary-4f2b'"],
         ] {
             let of_command = refused(&[&["--"], words].concat());
@@ -618,6 +623,12 @@ mod tests {
             &["env", "THREADS=4", "MONKEY_PATCH=on", "PWD=/tmp", "tool"],
             &["sh", "-c", "API_KEY=$API_KEY tool"],
             &["gen-token", "x"],
+            &["tool", "-p", "8080"],
+            &["mkdir", "-p", "x"],
+            &["cp", "-p", "a", "b"],
+            &["nc", "-p", "80", "h"],
+            &["python", "-c", "print(1)"],
+            &["sh", "-c", "docker login -u me -p $PASSWORD && tool --session-id ${ID}"],
         ] {
             specs(&[&["--"], words].concat());
         }

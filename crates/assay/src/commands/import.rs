@@ -21,6 +21,9 @@ use crate::output;
 /// The most files of a folder.
 const MAX_FILES: usize = 1_000;
 
+/// The most entries of a folder that are named as left out.
+const MAX_LEFT_OUT: usize = 10;
+
 /// Write workloads and a pipeline from a definition or a command line of another tool, and print what became of each of its fields.
 /// If a field is refused, nothing is written, and the exit code is 10.
 #[derive(clap::Args)]
@@ -86,12 +89,25 @@ struct Found {
     imported: Imported,
 }
 
+/// An entry of a folder that is not imported.
+struct LeftOut {
+    path: String,
+    why: &'static str,
+}
+
+/// The definitions that a command names.
+#[derive(Default)]
+struct Definitions {
+    found: Vec<Found>,
+    left_out: Vec<LeftOut>,
+}
+
 impl Import {
     pub(crate) fn run(mut self) -> Result<Exit, Failure> {
         if let Some(Of::Results(results)) = self.results.take() {
             return results.run();
         }
-        let mut found = self.import()?;
+        let Definitions { mut found, left_out } = self.import()?;
         let mut files = joined_files(&found)?;
         let refused: usize = found.iter().map(|found| found.imported.count(Outcome::Refused)).sum();
         let is_refused = (refused > 0 && !self.partial) || files.is_empty();
@@ -115,7 +131,7 @@ impl Import {
                 definitions::write(&folder.join(path), text.as_bytes())?;
             }
         }
-        self.print(&found, &folder, &files, (is_written, built))?;
+        self.print(&Definitions { found, left_out }, &folder, &files, (is_written, built))?;
         if is_refused {
             output::diagnostic(nothing_written(refused, !files.is_empty()));
             return Ok(Exit::Definition);
@@ -139,7 +155,7 @@ impl Import {
         Ok(())
     }
 
-    fn import(&self) -> Result<Vec<Found>, Failure> {
+    fn import(&self) -> Result<Definitions, Failure> {
         let options = self.options();
         let Some(path) = &self.path else {
             let imported =
@@ -148,36 +164,17 @@ impl Import {
                         .hint(format!("a command line comes word by word, without quotes around it: `assay import -- {line}`")),
                     None => failure("the command line", error),
                 })?;
-            return Ok(vec![Found { source: None, bytes: Vec::new(), imported }]);
+            let found = vec![Found { source: None, bytes: Vec::new(), imported }];
+            return Ok(Definitions { found, left_out: Vec::new() });
         };
-        if !path.is_dir() {
-            let name = path.display().to_string();
-            let bytes = read_plain(path, MAX_OBJECT_BYTES as u64)?;
-            let imported = import(&Source::File { name: &name, bytes: &bytes }, &options);
-            return Ok(vec![Found {
-                imported: imported.map_err(|error| failure(&format!("`{name}`"), error))?,
-                source: Some(name),
-                bytes,
-            }]);
+        if path.is_dir() {
+            return import_folder(path, &options);
         }
-        let mut found = Vec::new();
-        for path in definitions(path)? {
-            let name = path.display().to_string();
-            let bytes = match read_plain(&path, MAX_OBJECT_BYTES as u64) {
-                Err(_) if !is_document(&path) => continue,
-                read => read?,
-            };
-            let source = Source::File { name: &name, bytes: &bytes };
-            if recognise(&source).is_none() {
-                if is_document(&path) {
-                    output::diagnostic(format!("`{name}` is of no format that can be imported, and is left out"));
-                }
-                continue;
-            }
-            let imported = import(&source, &options).map_err(|error| failure(&format!("`{name}`"), error))?;
-            found.push(Found { source: Some(name), bytes, imported });
-        }
-        if found.is_empty() { Err(failure(&format!("`{}`", path.display()), ImportError::Unknown)) } else { Ok(found) }
+        let name = path.display().to_string();
+        let bytes = read_plain(path, MAX_OBJECT_BYTES as u64)?;
+        let imported = import(&Source::File { name: &name, bytes: &bytes }, &options);
+        let imported = imported.map_err(|error| failure(&format!("`{name}`"), error))?;
+        Ok(Definitions { found: vec![Found { source: Some(name), bytes, imported }], left_out: Vec::new() })
     }
 
     /// Returns the folder that gets the files.
@@ -188,7 +185,7 @@ impl Import {
 
     fn print(
         &self,
-        found: &[Found],
+        Definitions { found, left_out }: &Definitions,
         folder: &Path,
         files: &BTreeMap<String, String>,
         (is_written, built): (bool, Option<BuiltImage>),
@@ -205,10 +202,18 @@ impl Import {
                 .collect();
             let files: Vec<_> = files.iter().map(|(path, text)| json!({"path": path, "text": text})).collect();
             let image = built.map(|built| json!({"reference": built.reference, "builder": built.builder.name()}));
-            return output::json(&json!({"imports": document, "files": files, "written": is_written, "image": image}));
+            let shown: Vec<_> =
+                left_out.iter().take(MAX_LEFT_OUT).map(|LeftOut { path, why }| json!({"path": path, "reason": why})).collect();
+            return output::json(&json!({
+                "imports": document, "files": files, "written": is_written, "image": image,
+                "left_out": {"count": left_out.len(), "first": shown},
+            }));
         }
         for found in found {
             output::lines(table(found));
+        }
+        for line in left_out_lines(left_out) {
+            output::line(format!("left out     {line}"));
         }
         if let Some(BuiltImage { reference, builder }) = built {
             output::line(format!("pushed       {reference}, built by {}", builder.name()));
@@ -227,6 +232,48 @@ impl Import {
         }
         Ok(())
     }
+}
+
+/// Imports each file of a folder that a format recognises.
+fn import_folder(folder: &Path, options: &ImportOptions) -> Result<Definitions, Failure> {
+    let mut definitions = Definitions::default();
+    for path in entries(folder)? {
+        let name = path.display().to_string();
+        match import_entry(&path, &name, options)? {
+            Ok(found) => definitions.found.push(found),
+            Err(why) => definitions.left_out.push(LeftOut { path: name, why }),
+        }
+    }
+    if definitions.found.is_empty() {
+        let causes = left_out_lines(&definitions.left_out);
+        return Err(Failure { causes, ..failure(&format!("`{}`", folder.display()), ImportError::Unknown) });
+    }
+    Ok(definitions)
+}
+
+/// Imports an entry of a folder. Returns the reason if it is left out: that no format recognises it, or that it is no file that can be read.
+fn import_entry(path: &Path, name: &str, options: &ImportOptions) -> Result<Result<Found, &'static str>, Failure> {
+    if path.is_dir() {
+        return Ok(Err("a folder in the folder"));
+    }
+    let bytes = match read_plain(path, MAX_OBJECT_BYTES as u64) {
+        Err(_) if !is_document(path) => return Ok(Err("it cannot be read")),
+        read => read?,
+    };
+    match import(&Source::File { name, bytes: &bytes }, options) {
+        Ok(imported) => Ok(Ok(Found { source: Some(name.to_owned()), bytes, imported })),
+        Err(_) if bytes.len() > MAX_OBJECT_BYTES => Ok(Err("it is larger than a definition")),
+        Err(ImportError::Syntax(_)) if is_document(path) => Ok(Err("it cannot be read as YAML or JSON")),
+        Err(ImportError::Syntax(_) | ImportError::Unknown) => Ok(Err("it is of no format that can be imported")),
+        Err(error) => Err(failure(&format!("`{name}`"), error)),
+    }
+}
+
+/// Returns a line for each of the first entries that are left out, and the number of the others.
+fn left_out_lines(left_out: &[LeftOut]) -> Vec<String> {
+    let first = left_out.iter().take(MAX_LEFT_OUT).map(|LeftOut { path, why }| format!("{path}: {why}"));
+    let more = left_out.len().saturating_sub(MAX_LEFT_OUT);
+    first.chain((more > 0).then(|| format!("{more} more, {} in all", left_out.len()))).collect()
 }
 
 /// The most lines about a file that runs as it is; fields that are not taken over exactly, and defaults for absent ones, are always shown.
@@ -346,7 +393,8 @@ fn failure(name: &str, error: ImportError) -> Failure {
                 0 => problem.message.clone(),
                 line => format!("line {line}: {}", problem.message),
             };
-            Failure { causes: problems.iter().map(cause).collect(), ..failure }
+            let hint = problems.iter().find_map(|problem| problem.hint.clone());
+            Failure { causes: problems.iter().map(cause).collect(), hint, ..failure }
         }
         ImportError::Unknown => Failure::new(ErrorCode::ForeignFormat, format!("{name} is of no format that can be imported"))
             .hint(format!("these are: {}", FORMATS.map(|format| format.recognised_by).join("; "))),
@@ -373,17 +421,14 @@ fn is_document(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ["yaml", "yml", "json"].iter().any(|known| ending == *known))
 }
 
-/// Returns the files of a folder, sorted.
-fn definitions(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+/// Returns the entries of a folder, sorted.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", folder.display())).because(&error)
     };
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        if path.is_file() {
-            found.push(path);
-        }
+        found.push(entry.map_err(unreadable)?.path());
         if found.len() > MAX_FILES {
             return Err(Failure::new(ErrorCode::TooManyFiles, format!("the folder has more than {MAX_FILES} files")));
         }

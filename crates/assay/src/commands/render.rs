@@ -9,7 +9,7 @@ use assay_cluster::{
     CronSchedule, HookPhase, HookSource, InstallParameters, Installation, Object, ServedStore, SyncHook, cron_job, hook_objects,
     installation_objects, to_yaml,
 };
-use assay_manifest::{Isolation, Placement, Role};
+use assay_manifest::{InferenceService, Isolation, Placement, Role};
 use assay_process::{Cancel, Spawner};
 use assay_runner::{ImportedOriginal, LoadedSource, SourceSpec, read_source};
 use assay_runs::read_regular_file;
@@ -237,6 +237,7 @@ impl Render {
         let read = read(file)?;
         let original = read.import.as_ref().map(|original| definition(file, &read, original)).transpose()?;
         show_original(file, read.import.as_ref());
+        self.notes_on_rights(&read).into_iter().for_each(output::diagnostic);
         let repository = if original.is_some() { String::new() } else { self.repository(file, &read)? };
         let source = match &original {
             Some((name, text)) => HookSource::Definition { file: name, text },
@@ -250,6 +251,18 @@ impl Render {
             wave: self.hook_wave,
             deadline: deadline(&read)?,
         }))
+    }
+
+    /// Returns a note on each InferenceService that the installation, by the options given here, has no right to read.
+    fn notes_on_rights(&self, read: &LoadedSource) -> Vec<String> {
+        let services = read.closure.pipeline.spec.targets.iter().filter_map(|target| target.inference_service.as_ref());
+        let unread = services.filter(|service| !self.install.serving_namespaces.contains(&service.namespace));
+        let note = |InferenceService { name, namespace, .. }: &InferenceService| {
+            format!(
+                "note: the run reads the InferenceService `{name}` in `{namespace}`: install with `--serving-namespace {namespace}`, or it is `forbidden`"
+            )
+        };
+        unread.map(note).collect()
     }
 
     /// Returns the address that a pod fetches the repository from.

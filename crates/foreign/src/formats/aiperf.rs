@@ -6,8 +6,9 @@ use crate::client::{Client, SIX_HOURS, Temperature};
 use crate::command::{Arguments, Flag, Takes, default_in_place, ignored, many, one, refused, switch, unless};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
-use crate::load::{NO_CAP, WARMUP};
+use crate::load::NO_CAP;
 use crate::mapping::Mapping;
+use crate::note::{DATASET_FILE, OWN_REPORTS, OWN_SEED, TRACE_FILE, WARMUP};
 use crate::value::typed;
 
 /// The format.
@@ -39,9 +40,7 @@ pub(crate) static FORMAT: Format = Format {
 
 const COMMANDS: &[&[&str]] = &[&["aiperf", "profile"]];
 const BEHAVIOUR: Client = Client { tool: "AIPerf", temperature: Temperature::OfServer, timeout: SIX_HOURS };
-const RESULTS: &str = "Assay keeps all records and writes its own reports";
 const TELEMETRY: &str = "Assay records the endpoint's own metrics; a `telemetry` source of a pipeline adds others";
-const DATASET: &str = "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`";
 const SESSIONS: &str = "write `sessions: {turns: NUMBER, think_time: TIME}` into the workload";
 
 pub(crate) static FLAGS: &[Flag] = &[
@@ -63,16 +62,12 @@ pub(crate) static FLAGS: &[Flag] = &[
     one(&["--tokenizer"], "a comment on `spec.lengths`", "t"),
     many(&["--extra-inputs"], "`spec.body` and `spec.exact_output`", "top_p:0.5"),
     one(&["--goodput"], "`spec.slos`", "ttft:1"),
-    ignored(
-        &["--random-seed"],
-        Takes::One,
-        "the seed of another generator gives other draws; `seed` of a workload repeats Assay's own",
-    ),
+    ignored(&["--random-seed"], Takes::One, OWN_SEED),
     unless(&["--warmup-request-count"], "0", WARMUP, "5"),
     ignored(&["--benchmark-grace-period"], Takes::One, "Assay drains the requests that are open"),
-    ignored(&["--ui", "--ui-type"], Takes::One, RESULTS),
-    ignored(&["--artifact-dir", "--output-artifact-dir"], Takes::One, RESULTS),
-    ignored(&["--profile-export-prefix"], Takes::One, RESULTS),
+    ignored(&["--ui", "--ui-type"], Takes::One, OWN_REPORTS),
+    ignored(&["--artifact-dir", "--output-artifact-dir"], Takes::One, OWN_REPORTS),
+    ignored(&["--profile-export-prefix"], Takes::One, OWN_REPORTS),
     ignored(&["--use-server-token-count"], Takes::Nothing, "results state the source of the counts of tokens"),
     ignored(&["--tokenizer-revision"], Takes::One, "a tokenizer of Assay is a file beside the workload"),
     ignored(&["--tokenizer-trust-remote-code"], Takes::Nothing, "Assay runs no code of a model"),
@@ -90,10 +85,10 @@ pub(crate) static FLAGS: &[Flag] = &[
         "write `load.arrival` into the workload: constant, poisson or gamma",
     ),
     refused(&["--arrival-smoothness"], Takes::One, "write `load: {arrival: gamma, smoothness: NUMBER}` into the workload"),
-    refused(&["--input-file"], Takes::One, DATASET),
-    refused(&["--custom-dataset-type"], Takes::One, DATASET),
-    refused(&["--public-dataset"], Takes::One, DATASET),
-    refused(&["--fixed-schedule"], Takes::Nothing, "write `trace: {path: FILE, format: FORMAT}` and `load: {mode: replay}`"),
+    refused(&["--input-file"], Takes::One, DATASET_FILE),
+    refused(&["--custom-dataset-type"], Takes::One, DATASET_FILE),
+    refused(&["--public-dataset"], Takes::One, DATASET_FILE),
+    refused(&["--fixed-schedule"], Takes::Nothing, TRACE_FILE),
     refused(&["--num-conversations", "--conversation-num"], Takes::One, SESSIONS),
     refused(&["--session-turns-mean"], Takes::One, SESSIONS),
     refused(&["--user-centric-rate"], Takes::One, "write `load: {mode: users, users: [NUMBER], rate: [RATE]}` and `sessions`"),

@@ -7,6 +7,7 @@ use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
 use crate::genai::{GenaiFields, GenaiLoad};
 use crate::mapping::Mapping;
+use crate::note::{COOLDOWN, DATASET_FILE, NO_ADDRESS};
 
 /// The format.
 pub(crate) static FORMAT: Format = Format {
@@ -82,17 +83,9 @@ pub(crate) static FLAGS: &[Flag] = &[
         Takes::One,
         "Assay's warm-up is a time that comes before: write `load.warmup: TIME` into the workloads",
     ),
-    refused(&["--cooldown-ratio"], Takes::One, "Assay measures up to the end, and drains the requests that are open: remove it"),
-    refused(
-        &["--dataset-config"],
-        Takes::One,
-        "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`",
-    ),
-    refused(
-        &["--dataset-path"],
-        Takes::One,
-        "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`",
-    ),
+    refused(&["--cooldown-ratio"], Takes::One, COOLDOWN),
+    refused(&["--dataset-config"], Takes::One, DATASET_FILE),
+    refused(&["--dataset-path"], Takes::One, DATASET_FILE),
     refused(&["--dataset-prompt-column"], Takes::One, "write `dataset: {fields: {prompt: NAME}}` into the workload"),
     refused(&["--dataset-image-column"], Takes::One, "put images beside the workload, and write `image_files`"),
 ];
@@ -111,7 +104,7 @@ fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     if let Some(url) = arguments.one("--api-base") {
         mapping.endpoint("--api-base", url);
     } else {
-        mapping.no_endpoint("--api-base", "add the address of the endpoint, or name it with `--url URL`");
+        mapping.no_endpoint("--api-base", NO_ADDRESS);
     }
     if let Some(model) = arguments.one("--api-model-name") {
         mapping.model("--api-model-name", model);

@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 use crate::client::{Client, Temperature};
 use crate::command::{Arguments, Flag, Takes, default_in_place, ignored, many, one, refused};
 use crate::draft::member;
+use crate::extra_body::ExtraBody;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
-use crate::load::{CAP, NO_CAP, WARMUP, clipping, is_clipped_much};
+use crate::load::{CAP, NO_CAP, clipping, is_clipped_much};
 use crate::mapping::Mapping;
+use crate::note::{COOLDOWN, NO_ADDRESS, OWN_REPORTS, OWN_SEED, WARMUP};
 
 /// The format.
 pub(crate) static FORMAT: Format = Format {
@@ -41,7 +43,6 @@ pub(crate) static FORMAT: Format = Format {
 
 const COMMANDS: &[&[&str]] = &[&["guidellm", "benchmark", "run"], &["guidellm", "benchmark"]];
 const BEHAVIOUR: Client = Client { tool: "guidellm", temperature: Temperature::OfServer, timeout: None };
-const RESULTS: &str = "Assay keeps all records and writes its own reports";
 const STOPS: &str = "it ends a load alike, and Assay makes no numbers of one that ended early";
 /// The requests that an error rate is of, which the command line cannot state.
 const ERROR_WINDOW: u64 = 30;
@@ -64,23 +65,15 @@ pub(crate) static FLAGS: &[Flag] = &[
         "text_completions",
     ),
     one(&["--backend", "--backend-type"], "`openai_http` is `spec.api`; any other is refused", "openai_http"),
-    ignored(
-        &["--random-seed", "--seed"],
-        Takes::One,
-        "the seed of another generator gives other draws; `seed` of a workload repeats Assay's own",
-    ),
+    ignored(&["--random-seed", "--seed"], Takes::One, OWN_SEED),
     one(&["--max-errors"], "`spec.load.stop_on_errors.count`", "30"),
     one(&["--max-error-rate"], "`spec.load.stop_on_errors.share`, of the last 30", "0.1"),
-    ignored(&["--output-path", "--output-dir", "--outputs", "--output-extras"], Takes::Many, RESULTS),
-    ignored(&["--disable-progress", "--disable-console", "--disable-console-outputs"], Takes::Nothing, RESULTS),
-    ignored(&["--display-scheduler-stats"], Takes::Nothing, RESULTS),
+    ignored(&["--output-path", "--output-dir", "--outputs", "--output-extras"], Takes::Many, OWN_REPORTS),
+    ignored(&["--disable-progress", "--disable-console", "--disable-console-outputs"], Takes::Nothing, OWN_REPORTS),
+    ignored(&["--display-scheduler-stats"], Takes::Nothing, OWN_REPORTS),
     ignored(&["--data-samples", "--sample-requests"], Takes::One, "Assay draws prompts as it sends them, and keeps all records"),
     refused(&["--warmup", "--warmup-percent"], Takes::One, WARMUP),
-    refused(
-        &["--cooldown", "--cooldown-percent"],
-        Takes::One,
-        "Assay measures up to the end, and drains the requests that are open: remove it",
-    ),
+    refused(&["--cooldown", "--cooldown-percent"], Takes::One, COOLDOWN),
     refused(&["--rampup"], Takes::One, "write `load.warmup: TIME` into the workload, which leaves the start out"),
     refused(
         &["--backend-kwargs", "--backend-args"],
@@ -137,7 +130,7 @@ const NAMES: Names = Names {
 pub(crate) fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     map_load(arguments, NAMES, mapping);
     data(arguments, mapping);
-    finish(arguments, NAMES, mapping);
+    finish(arguments, NAMES, &ExtraBody::default(), mapping);
 }
 
 /// Maps all but the data.
@@ -145,7 +138,7 @@ pub(crate) fn map_load(arguments: &Arguments, names: Names, mapping: &mut Mappin
     mapping.draft.set_name("guidellm");
     match arguments.one(names.target) {
         Some(url) => mapping.endpoint(names.target, url),
-        None => mapping.no_endpoint(names.target, "add the address of the endpoint, or name it with `--url URL`"),
+        None => mapping.no_endpoint(names.target, NO_ADDRESS),
     }
     if let Some(name) = arguments.one(names.model) {
         mapping.model(names.model, name);
@@ -157,9 +150,9 @@ pub(crate) fn map_load(arguments: &Arguments, names: Names, mapping: &mut Mappin
 }
 
 /// Maps what follows from the synthetic data, and what guidellm does without a field for it.
-pub(crate) fn finish(arguments: &Arguments, names: Names, mapping: &mut Mapping<'_>) {
+pub(crate) fn finish(arguments: &Arguments, names: Names, extra: &ExtraBody, mapping: &mut Mapping<'_>) {
     if mapping.draft.workload.iter().any(|(name, _)| name == "lengths") {
-        mapping.exact_output("ignore_eos(implied)", true);
+        extra.map_ignore_eos("ignore_eos(implied)", true, mapping);
         mapping.tokenizer_option(arguments, names.tokenizer);
     }
     mapping.implied(BEHAVIOUR);

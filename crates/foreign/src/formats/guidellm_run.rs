@@ -7,6 +7,7 @@ use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused};
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
 use crate::formats::guidellm_scenario::map_scenario;
 use crate::mapping::Mapping;
+use crate::note::OWN_REPORTS;
 use crate::value::typed;
 
 /// The format.
@@ -38,8 +39,6 @@ pub(crate) static FORMAT: Format = Format {
     reader: Reader::Command { commands: &[&["guidellm", "run"]], flags: FLAGS, map },
 };
 
-const RESULTS: &str = "Assay keeps all records and writes its own reports";
-
 pub(crate) static FLAGS: &[Flag] = &[
     one(
         &["--backend"],
@@ -64,8 +63,8 @@ pub(crate) static FLAGS: &[Flag] = &[
         Takes::Many,
         "labels of guidellm's reports: write `metadata.labels` of the pipeline if readers need them",
     ),
-    ignored(&["--disable-console", "--disable-console-outputs"], Takes::Nothing, RESULTS),
-    ignored(&["--disable-console-interactive", "--disable-progress"], Takes::Nothing, RESULTS),
+    ignored(&["--disable-console", "--disable-console-outputs"], Takes::Nothing, OWN_REPORTS),
+    ignored(&["--disable-console-interactive", "--disable-progress"], Takes::Nothing, OWN_REPORTS),
 ];
 
 /// The options that are a part of a scenario: the option, the name of the part, and whether the part is a list.

@@ -7,10 +7,11 @@ use serde_json::Value;
 use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused, unless};
 use crate::document::Fields;
 use crate::draft::member;
+use crate::extra_body::ExtraBody;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
 use crate::formats::guidellm::{self, DATASET, Names, REPLAY, SIDES, length_names, lengths};
-use crate::load::WARMUP;
 use crate::mapping::Mapping;
+use crate::note::{COOLDOWN, DATASET_FILE, OWN_REPORTS, OWN_SEED, WARMUP};
 use crate::value::text;
 
 /// The format.
@@ -36,12 +37,10 @@ const FIELDS: Fields = Fields {
     tokenizer: "spec.tokenizer.model",
 };
 const OWN_GENERATOR: &str = "Assay draws its prompts by a generator of its own";
-const RESULTS: &str = "Assay keeps all records and writes its own reports";
 const SESSIONS: &str = "write `sessions: {turns: NUMBER, think_time: TIME}` into the workload";
 const TOOLS: &str = "Assay sends no tools with drawn prompts: put requests with `tools` into a file, and write `dataset: {path: FILE, format: openai_batch}`";
 const READ_TIMEOUT: &str = "guidellm limits the time between two parts of a response, and Assay that of the whole request";
 const SWEEP: &str = "it belongs to the profile `sweep`";
-const COOLDOWN: &str = "Assay measures up to the end, and drains the requests that are open: remove it";
 const RAMP: &str = "write `load.warmup: TIME` into the workload, which leaves the start out";
 const SATURATION: &str = "write `load: {over_saturation: {in_flight: NUMBER, for: TIME}}` into the workload";
 const SCOPE: &str = "Assay measures each load whatever became of the one before: remove it";
@@ -174,11 +173,7 @@ pub(crate) static TABLE: &[Flag] = &[
     ignored(&["spec.data[synthetic_text].load_kwargs"], Takes::One, OWN_GENERATOR),
     refused(&["spec.data[synthetic_image]"], Takes::One, "write `images: {width: NUMBER, height: NUMBER}` into the workload"),
     refused(&["spec.data[synthetic_video]"], Takes::One, "Assay sends no videos: leave this load with guidellm"),
-    refused(
-        &["spec.data[huggingface]"],
-        Takes::One,
-        "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`",
-    ),
+    refused(&["spec.data[huggingface]"], Takes::One, DATASET_FILE),
     refused(&["spec.data[json_file]"], Takes::One, DATASET_FILE),
     refused(&["spec.data[csv_file]"], Takes::One, DATASET_FILE),
     refused(&["spec.data[text_file]"], Takes::One, DATASET_FILE),
@@ -200,18 +195,12 @@ pub(crate) static TABLE: &[Flag] = &[
     ignored(&["spec.data_preprocessors"], Takes::One, OWN_GENERATOR),
     ignored(&["spec.data_finalizer"], Takes::One, OWN_GENERATOR),
     ignored(&["spec.data_loader"], Takes::One, "Assay draws prompts as it sends them"),
-    ignored(
-        &["spec.seed"],
-        Takes::One,
-        "the seed of another generator gives other draws; `seed` of a workload repeats Assay's own",
-    ),
-    ignored(&["spec.outputs"], Takes::One, RESULTS),
-    ignored(&["spec.metrics"], Takes::One, RESULTS),
+    ignored(&["spec.seed"], Takes::One, OWN_SEED),
+    ignored(&["spec.outputs"], Takes::One, OWN_REPORTS),
+    ignored(&["spec.metrics"], Takes::One, OWN_REPORTS),
     many(&["benchmarks[].profile.rate"], "`spec.load.rate`, in place of that of `spec.profile`", "3"),
     many(&["benchmarks[].profile.streams"], "`spec.load.concurrency`, in place of that of `spec.profile`", "3"),
 ];
-
-const DATASET_FILE: &str = "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`";
 
 const NAMES: Names = Names {
     target: "spec.backend.target",
@@ -301,9 +290,9 @@ fn words_of(members: &serde_json::Map<String, Value>) -> Vec<String> {
 
 fn map_nested(scenario: &Value, arguments: &Arguments, mapping: &mut Mapping<'_>) {
     guidellm::map_load(arguments, benchmarks(scenario, arguments, mapping), mapping);
-    backend(arguments, mapping);
+    let extra = backend(arguments, mapping);
     data(arguments, mapping);
-    guidellm::finish(arguments, NAMES, mapping);
+    guidellm::finish(arguments, NAMES, &extra, mapping);
 }
 
 /// Returns the names of the fields, with those of `benchmarks` if they state the loads.
@@ -347,14 +336,15 @@ fn routes(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     }
 }
 
-fn backend(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+/// Maps the other fields of the backend. Returns the members that it adds to the body of each request.
+fn backend(arguments: &Arguments, mapping: &mut Mapping<'_>) -> ExtraBody {
     routes(arguments, mapping);
     if let Some(key) = arguments.one("spec.backend.api_key") {
         mapping.has_credential("spec.backend.api_key", key);
         mapping.api_key("spec.backend.api_key");
     }
     mapping.headers(arguments, "spec.backend.extras.headers");
-    mapping.json_body(arguments, "spec.backend.extras.body");
+    let extra = ExtraBody::map(arguments, "spec.backend.extras.body", mapping);
     mapping.timeout(arguments, "spec.backend.timeout", Some(READ_TIMEOUT));
     mapping.streaming(arguments, "spec.backend.stream", true);
     let has_tls = arguments.one("spec.backend.target").is_some_and(|url| url.starts_with("https://"));
@@ -373,6 +363,7 @@ fn backend(arguments: &Arguments, mapping: &mut Mapping<'_>) {
         }
         None => {}
     }
+    extra
 }
 
 /// Maps the lengths of synthetic data.

@@ -11,6 +11,7 @@ use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
 use crate::load::{clipping, difference_of_slo, is_clipped_much, plain_label, plain_number};
 use crate::mapping::Mapping;
+use crate::note::{ALL_METRICS, DATASET_FILE, NO_ADDRESS, OWN_SEED};
 use crate::value::is_credential;
 
 /// The format.
@@ -38,8 +39,6 @@ const FIELDS: Fields = Fields {
     model: "server.model_name",
     tokenizer: "tokenizer.pretrained_model_name_or_path",
 };
-const RESULTS: &str = "Assay keeps all records and reports all metrics and percentiles";
-const DATASET: &str = "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`";
 const TRACE: &str = "write `trace: {path: FILE, format: FORMAT}` and `load: {mode: replay}` into a workload";
 const CONVERSATIONS: &str = "write `sessions: {turns: NUMBER, think_time: TIME}` and `lengths` into a workload";
 const IMAGES: &str = "write `images: {width: NUMBER, height: NUMBER}` into the workload; Assay sends no videos and no audio";
@@ -47,7 +46,6 @@ const BREAKERS: &str = "write `load: {stop_on_errors: {share: SHARE, of_last: NU
 const CLIENT: &str = "Assay calibrates its client, and a trial that the client held up is invalid";
 const REQUEST_SLOS: &str =
     "the limits of a workload are the same for all of its requests: write `slos: {ttft: TIME, tpot: TIME}`";
-const OWN_SEED: &str = "the seed of another generator gives other draws; `seed` of a workload repeats Assay's own";
 const CLIENT_CERTIFICATE: &str = "write `tls: {client: {cert: REFERENCE, key: REFERENCE}}` into the target";
 const RUN_ID: &str = "each run has an id and a place of its own";
 
@@ -150,7 +148,7 @@ pub(crate) static TABLE: &[Flag] = &[
     refused(&["data.shared_prefix.output_distribution"], Takes::One, DISTRIBUTION),
     unless(&["data.shared_prefix.enable_multi_turn_chat"], "false", CONVERSATIONS, "true"),
     refused(&["data.shared_prefix.multimodal"], Takes::One, IMAGES),
-    refused(&["data.path"], Takes::One, DATASET),
+    refused(&["data.path"], Takes::One, DATASET_FILE),
     ignored(
         &["data.corpus_file_path"],
         Takes::One,
@@ -164,7 +162,7 @@ pub(crate) static TABLE: &[Flag] = &[
     ),
     refused(&["data.trace"], Takes::One, TRACE),
     refused(&["data.multimodal"], Takes::One, IMAGES),
-    refused(&["data.visionarena"], Takes::One, DATASET),
+    refused(&["data.visionarena"], Takes::One, DATASET_FILE),
     refused(&["data.otel_trace_replay"], Takes::One, TRACE),
     refused(&["data.weka_trace_replay"], Takes::One, TRACE),
     refused(&["data.conversation_replay"], Takes::One, CONVERSATIONS),
@@ -187,9 +185,9 @@ pub(crate) static TABLE: &[Flag] = &[
         Takes::One,
         "Assay has no limit of the latency per output token: write `request_latency`",
     ),
-    ignored(&["report.request_lifecycle"], Takes::One, RESULTS),
-    ignored(&["report.prometheus"], Takes::One, RESULTS),
-    ignored(&["report.session_lifecycle"], Takes::One, RESULTS),
+    ignored(&["report.request_lifecycle"], Takes::One, ALL_METRICS),
+    ignored(&["report.prometheus"], Takes::One, ALL_METRICS),
+    ignored(&["report.session_lifecycle"], Takes::One, ALL_METRICS),
     ignored(&["storage.local_storage"], Takes::One, "results are in the store that `assay run --store` names"),
     refused(
         &["storage.google_cloud_storage"],
@@ -241,7 +239,7 @@ fn map(document: &Value, mapping: &mut Mapping<'_>) {
 fn server(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     match arguments.one("server.base_url") {
         Some(url) => mapping.endpoint("server.base_url", url),
-        None => mapping.no_endpoint("server.base_url", "add the address of the endpoint, or name it with `--url URL`"),
+        None => mapping.no_endpoint("server.base_url", NO_ADDRESS),
     }
     if let Some(name) = arguments.one("server.model_name") {
         mapping.model("server.model_name", name);
@@ -458,7 +456,7 @@ fn data(arguments: &Arguments, mapping: &mut Mapping<'_>) {
             field,
             "prompts of one fixed text: write `type: random` with `input_distribution` and `output_distribution`",
         ),
-        Some(_) => mapping.refused(field, DATASET),
+        Some(_) => mapping.refused(field, DATASET_FILE),
     }
     if mapping.draft.workload.iter().any(|(name, _)| name == "lengths") {
         let exact = arguments.one("server.ignore_eos");

@@ -9,6 +9,7 @@ use crate::format::{Example, ExampleInput, Format, Reader, docs};
 use crate::load::plain_number;
 use crate::loadgen::{SCENARIOS, Setting, Settings, is_setting};
 use crate::mapping::Mapping;
+use crate::note::OWN_SEED;
 use crate::row::Outcome;
 
 /// The format.
@@ -33,7 +34,6 @@ pub(crate) static FORMAT: Format = Format {
     reader: Reader::Text { recognises, map },
 };
 
-const OWN_SEED: &str = "the seed of another generator gives other draws; `seed` of a workload repeats Assay's own";
 const ACCURACY: &str = "Assay checks no accuracy: check it with LoadGen's mode `AccuracyOnly`";
 const ALL_ROWS: &str = "Assay sends each row of a dataset once before any is repeated, and draws lengths for each request";
 const BARRIER: &str = "Assay has no load whose requests wait for one another, as the samples of a query do: choose another scenario with \

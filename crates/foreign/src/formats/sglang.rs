@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 use crate::client::{Client, SIX_HOURS, Temperature};
 use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused, switch, unless};
 use crate::draft::member;
+use crate::extra_body::ExtraBody;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
 use crate::mapping::Mapping;
+use crate::note::{ADAPTERS, ALL_METRICS, DATASET_FILE, OWN_SEED, TRACE_FILE};
 
 /// The format.
 pub(crate) static FORMAT: Format = Format {
@@ -28,8 +30,6 @@ pub(crate) static FORMAT: Format = Format {
 
 const COMMANDS: &[&[&str]] = &[&["python", "-m", "sglang.bench_serving"], &["python3", "-m", "sglang.bench_serving"]];
 const BEHAVIOUR: Client = Client { tool: "SGLang", temperature: Temperature::Zero, timeout: SIX_HOURS };
-const RESULTS: &str = "Assay keeps all records and reports all metrics and percentiles";
-const DATASET: &str = "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`";
 // The default of SGLang is one request, as Assay's test request.
 const WARMUP_REQUESTS: &str = "Assay sends one test request before the load, and its warm-up is a time: remove it, or write `load.warmup: TIME` into the workload";
 const GROUPS: &str = "write `prefix: {group: TOKENS, groups: NUMBER}` and `lengths` into the workload";
@@ -56,25 +56,21 @@ pub(crate) static FLAGS: &[Flag] = &[
     switch(&["--disable-stream"], "`spec.streaming`"),
     one(&["--extra-request-body"], "`spec.body` and `spec.extra_body`", "{\"min_p\":0.5}"),
     many(&["--header"], "references in the target's `headers`", "x-team=a"),
-    ignored(&["--seed"], Takes::One, "the seed of another generator gives other draws; `seed` of a workload repeats Assay's own"),
+    ignored(&["--seed"], Takes::One, OWN_SEED),
     unless(&["--warmup-requests"], "1", WARMUP_REQUESTS, "5"),
-    ignored(&["--output-file"], Takes::One, RESULTS),
-    ignored(&["--output-details"], Takes::Nothing, RESULTS),
-    ignored(&["--cache-report"], Takes::Nothing, RESULTS),
-    ignored(&["--disable-tqdm"], Takes::Nothing, RESULTS),
-    ignored(&["--tag"], Takes::One, RESULTS),
+    ignored(&["--output-file"], Takes::One, ALL_METRICS),
+    ignored(&["--output-details"], Takes::Nothing, ALL_METRICS),
+    ignored(&["--cache-report"], Takes::Nothing, ALL_METRICS),
+    ignored(&["--disable-tqdm"], Takes::Nothing, ALL_METRICS),
+    ignored(&["--tag"], Takes::One, ALL_METRICS),
     ignored(&["--apply-chat-template"], Takes::Nothing, "a chat API applies it"),
-    refused(&["--dataset-path"], Takes::One, DATASET),
-    refused(&["--sharegpt-output-len"], Takes::One, DATASET),
+    refused(&["--dataset-path"], Takes::One, DATASET_FILE),
+    refused(&["--sharegpt-output-len"], Takes::One, DATASET_FILE),
     refused(&["--flush-cache"], Takes::Nothing, "write `cache: cold_flush` into the workload"),
-    refused(&["--lora-name"], Takes::Many, "write `adapters: [{name: NAME}]` into the workload"),
+    refused(&["--lora-name"], Takes::Many, ADAPTERS),
     refused(&["--lora-request-distribution"], Takes::One, "write `adapters: [{name: NAME, weight: NUMBER}]` into the workload"),
     refused(&["--tokenize-prompt"], Takes::Nothing, "write `token_ids: {least: ID, most: ID}` into the workload"),
-    refused(
-        &["--use-trace-timestamps"],
-        Takes::Nothing,
-        "write `trace: {path: FILE, format: FORMAT}` and `load: {mode: replay}`",
-    ),
+    refused(&["--use-trace-timestamps"], Takes::Nothing, TRACE_FILE),
     refused(&["--gsp-num-groups"], Takes::One, GROUPS),
     refused(&["--gsp-prompts-per-group"], Takes::One, GROUPS),
     refused(&["--gsp-system-prompt-len"], Takes::One, GROUPS),
@@ -97,26 +93,20 @@ fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
         mapping.draft.workload.push(member("streaming", false));
         mapping.mapped("--disable-stream", "workload spec.streaming");
     }
-    if arguments.one("--extra-request-body").is_some() && is_native(arguments) {
-        mapping.refused(
-            "--extra-request-body",
-            "its members are those of `/generate`: write `--backend sglang-oai` with those of `/v1/completions`",
-        );
-    } else {
-        mapping.json_body(arguments, "--extra-request-body");
-    }
-    ignore_eos(arguments, mapping);
+    let extra = extra_body(arguments, mapping);
+    let field = arguments.field("--disable-ignore-eos");
+    extra.map_ignore_eos(&field, !arguments.has("--disable-ignore-eos"), mapping);
     mapping.implied(BEHAVIOUR);
 }
 
-/// Maps `ignore_eos`, which the tool sends unless an option says otherwise. A member of the extra body replaces it.
-fn ignore_eos(arguments: &Arguments, mapping: &mut Mapping<'_>) {
-    let is_disabled = arguments.has("--disable-ignore-eos");
-    if !mapping.draft.workload.iter().any(|(name, _)| name == "exact_output") {
-        mapping.exact_output(&arguments.field("--disable-ignore-eos"), !is_disabled);
-    } else if is_disabled {
-        mapping.ignored("--disable-ignore-eos", "`--extra-request-body` states it, and takes precedence");
+fn extra_body(arguments: &Arguments, mapping: &mut Mapping<'_>) -> ExtraBody {
+    const FIELD: &str = "--extra-request-body";
+    if arguments.has(FIELD) && is_native(arguments) {
+        let remedy = "its members are those of `/generate`: write `--backend sglang-oai` with those of `/v1/completions`";
+        mapping.refused(FIELD, remedy);
+        return ExtraBody::default();
     }
+    ExtraBody::map(arguments, FIELD, mapping)
 }
 
 /// Returns the backend that an option names, or the default.
@@ -162,7 +152,7 @@ fn target(arguments: &Arguments, mapping: &mut Mapping<'_>) {
 fn lengths(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     match arguments.one("--dataset-name") {
         Some("random" | "random-ids") => mapping.mapped("--dataset-name", "workload spec.lengths"),
-        Some(_) => return mapping.refused("--dataset-name", DATASET),
+        Some(_) => return mapping.refused("--dataset-name", DATASET_FILE),
         None => return mapping.refused("--dataset-name(absent)", "the default is ShareGPT: put the file beside the workload and write `dataset: {path: FILE}`, or add `--dataset-name random`"),
     }
     let ratio = arguments.number_or("--random-range-ratio", 0.0, "workload spec.lengths", mapping);

@@ -573,8 +573,7 @@ const GENAI: &str = "genai-bench benchmark --api-base http://h:1 --api-model-nam
 const GUIDELLM: &str = "guidellm run --backend kind=openai_http,target=http://h:1,model=m,timeout=30 --profile kind=constant,rate=1 \
                         --constraint kind=max_duration,seconds=9 --data kind=synthetic_text,prompt_tokens=2,output_tokens=3";
 
-/// vLLM sets `ignore_eos` for `random` data, whether or not the option is given (`vllm/benchmarks/serve.py`), and sends the members of `--extra-body`
-/// last.
+/// vLLM sets `ignore_eos` for `random` data, whether or not the option is given (`vllm/benchmarks/serve.py`).
 #[test]
 fn random_data_of_vllm_has_an_exact_output() {
     for (options, field, exact) in [
@@ -587,8 +586,52 @@ fn random_data_of_vllm_has_an_exact_output() {
         assert!(row_of(&imported, field).starts_with("mapped"), "{options}: {:#?}", imported.rows);
         assert!(files(&imported).contains(&format!("exact_output: {exact}")), "{options}");
     }
-    let both = command(&format!("{VLLM} --ignore-eos --extra-body {{\"ignore_eos\":false}}"));
-    assert!(row_of(&both, "--ignore-eos").starts_with("ignored | `--extra-body` states it"), "{:#?}", both.rows);
+}
+
+/// vLLM merges its options for sampling and then those of each request under the members of `--extra-body` (`{**sampling_params, **extra_body}` and
+/// `payload.update(extra_body)`).
+#[test]
+fn an_option_that_the_extra_body_of_vllm_replaces_is_ignored() {
+    for (option, name, value) in [
+        ("--temperature 0.5", "temperature", "0.25"),
+        ("--temperature 0.5", "temperature", "null"),
+        ("--top-p 0.5", "top_p", "0.25"),
+        ("--top-k 5", "top_k", "7"),
+        ("--min-p 0.5", "min_p", "0.25"),
+        ("--frequency-penalty 0.5", "frequency_penalty", "0.25"),
+        ("--presence-penalty 0.5", "presence_penalty", "0.25"),
+        ("--repetition-penalty 1.5", "repetition_penalty", "1.25"),
+        ("--logprobs 2", "logprobs", "3"),
+        ("--ignore-eos", "ignore_eos", "false"),
+    ] {
+        let imported = command(&format!("{VLLM} {option} --extra-body {{\"{name}\":{value}}}"));
+        let flag = option.split(' ').next().unwrap_or_default();
+        assert_eq!(row_of(&imported, flag), format!("ignored | `--extra-body` states `{name}`, and takes precedence"));
+        assert!(row_of(&imported, &format!("--extra-body.{name}")).starts_with("mapped"), "{:#?}", imported.rows);
+        let alone = command(&format!("{VLLM} --extra-body {{\"{name}\":{value}}}"));
+        let requests = |imported: &Import| imported.files.first().map(|file| file.text.clone());
+        assert_eq!(requests(&imported), requests(&alone), "the option changes nothing that is sent");
+        let implied = alone.rows.iter().filter(|row| row.field == format!("{name}(implied)")).count();
+        assert_eq!(implied, 0, "{:#?}", alone.rows);
+    }
+}
+
+/// guidellm sets `ignore_eos` for synthetic data, and then adds the members of `extras.body` (`model_combine`).
+#[test]
+fn the_extra_body_of_guidellm_states_ignore_eos_in_its_only_row() {
+    for (extras, field, exact) in [
+        ("", "ignore_eos(implied)", true),
+        (r#","extras":{"body":{"ignore_eos":false}}"#, "spec.backend.extras.body.ignore_eos", false),
+        (r#","extras":{"body":{"ignore_eos":true}}"#, "spec.backend.extras.body.ignore_eos", true),
+    ] {
+        let backend = format!(r#"{{"kind":"openai_http","target":"http://h:1","model":"m"{extras}}}"#);
+        let line = "--profile kind=constant,rate=1 --constraint kind=max_duration,seconds=9 --data kind=synthetic_text,prompt_tokens=2,output_tokens=3";
+        let imported = command(&format!("guidellm run --backend {backend} {line}"));
+        let stated: Vec<&str> =
+            imported.rows.iter().map(|row| row.field.as_str()).filter(|field| field.contains("ignore_eos")).collect();
+        assert_eq!(stated, [field]);
+        assert!(row_of(&imported, field).starts_with("mapped") && files(&imported).contains(&format!("exact_output: {exact}")));
+    }
 }
 
 /// Each client sends its own temperature and has its own limit of a request, which are written out where Assay's differ.
@@ -669,7 +712,8 @@ fn the_extra_body_of_sglang_states_ignore_eos_and_belongs_to_its_api() {
     assert!(!off.rows.iter().any(|row| row.field.starts_with("--disable-ignore-eos")), "{:#?}", off.rows);
     let on = sglang("sglang-oai", "--disable-ignore-eos --extra-request-body {\"ignore_eos\":true}");
     assert!(files(&on).contains("exact_output: true"), "{}", files(&on));
-    assert!(row_of(&on, "--disable-ignore-eos").starts_with("ignored"), "{:#?}", on.rows);
+    let replaced = "ignored | `--extra-request-body` states `ignore_eos`, and takes precedence";
+    assert_eq!(row_of(&on, "--disable-ignore-eos"), replaced);
     let native = sglang("sglang", "--extra-request-body {\"sampling_params\":{\"temperature\":0.7}}");
     assert_eq!(rows(&native, Outcome::Refused).lines().count(), 1, "{:#?}", native.rows);
     assert!(row_of(&native, "--extra-request-body").starts_with("refused | its members are those of `/generate`"));

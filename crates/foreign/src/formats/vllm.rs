@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 use crate::client::{Client, SIX_HOURS, Temperature};
 use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused, switch, unless};
 use crate::draft::member;
+use crate::extra_body::ExtraBody;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
-use crate::load::WARMUP;
 use crate::mapping::Mapping;
+use crate::note::{ADAPTERS, ALL_METRICS, DATASET_FILE, OWN_SEED, TRACE_FILE, WARMUP};
 
 /// The format.
 pub(crate) static FORMAT: Format = Format {
@@ -38,8 +39,6 @@ pub(crate) static FORMAT: Format = Format {
 const COMMANDS: &[&[&str]] = &[&["vllm", "bench", "serve"]];
 /// The client of September 2026. Older ones sent a temperature of 0.
 const BEHAVIOUR: Client = Client { tool: "vLLM", temperature: Temperature::OfServer, timeout: SIX_HOURS };
-const RESULTS: &str = "Assay keeps all records and reports all metrics and percentiles";
-const DATASET: &str = "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`";
 const SONNET: &str =
     "write `text: natural`, `prefix: {system: TOKENS}` and `lengths` into the workload, which are prose of Assay's own";
 const RAMP: &str = "Assay changes a rate over a time: write `load: {mode: open, rate: {ramp: {...}}, duration: TIME}`";
@@ -76,33 +75,33 @@ pub(crate) static FLAGS: &[Flag] = &[
     one(&["--logprobs"], "`spec.body`, for completions", "2"),
     switch(&["--insecure"], "the target's `insecure_skip_tls_verify`"),
     one(&["--ready-check-timeout-sec"], "the target's `ready.timeout`", "10"),
-    ignored(&["--seed"], Takes::One, "the seed of another generator gives other draws; `seed` of a workload repeats Assay's own"),
+    ignored(&["--seed"], Takes::One, OWN_SEED),
     unless(&["--num-warmups"], "0", WARMUP, "5"),
-    ignored(&["--percentile-metrics"], Takes::One, RESULTS),
-    ignored(&["--metric-percentiles"], Takes::One, RESULTS),
-    ignored(&["--save-result"], Takes::Nothing, RESULTS),
-    ignored(&["--save-detailed"], Takes::Nothing, RESULTS),
-    ignored(&["--append-result"], Takes::Nothing, RESULTS),
-    ignored(&["--result-dir"], Takes::One, RESULTS),
-    ignored(&["--result-filename"], Takes::One, RESULTS),
-    ignored(&["--metadata"], Takes::Many, RESULTS),
-    ignored(&["--label"], Takes::One, RESULTS),
-    ignored(&["--plot-timeline"], Takes::Nothing, RESULTS),
-    ignored(&["--disable-tqdm"], Takes::Nothing, RESULTS),
+    ignored(&["--percentile-metrics"], Takes::One, ALL_METRICS),
+    ignored(&["--metric-percentiles"], Takes::One, ALL_METRICS),
+    ignored(&["--save-result"], Takes::Nothing, ALL_METRICS),
+    ignored(&["--save-detailed"], Takes::Nothing, ALL_METRICS),
+    ignored(&["--append-result"], Takes::Nothing, ALL_METRICS),
+    ignored(&["--result-dir"], Takes::One, ALL_METRICS),
+    ignored(&["--result-filename"], Takes::One, ALL_METRICS),
+    ignored(&["--metadata"], Takes::Many, ALL_METRICS),
+    ignored(&["--label"], Takes::One, ALL_METRICS),
+    ignored(&["--plot-timeline"], Takes::Nothing, ALL_METRICS),
+    ignored(&["--disable-tqdm"], Takes::Nothing, ALL_METRICS),
     ignored(&["--trust-remote-code"], Takes::Nothing, "Assay runs no code of a model"),
     ignored(&["--tokenizer-mode"], Takes::One, "a tokenizer of Assay is a file beside the workload"),
-    refused(&["--dataset-path"], Takes::One, DATASET),
-    refused(&["--custom-output-len"], Takes::One, DATASET),
-    refused(&["--sharegpt-output-len"], Takes::One, DATASET),
+    refused(&["--dataset-path"], Takes::One, DATASET_FILE),
+    refused(&["--custom-output-len"], Takes::One, DATASET_FILE),
+    refused(&["--sharegpt-output-len"], Takes::One, DATASET_FILE),
     refused(&["--sonnet-input-len"], Takes::One, SONNET),
     refused(&["--sonnet-output-len"], Takes::One, SONNET),
     refused(&["--sonnet-prefix-len"], Takes::One, SONNET),
-    refused(&["--lora-modules"], Takes::Many, "write `adapters: [{name: NAME}]` into the workload"),
-    refused(&["--lora-assignment"], Takes::One, "write `adapters: [{name: NAME}]` into the workload"),
+    refused(&["--lora-modules"], Takes::Many, ADAPTERS),
+    refused(&["--lora-assignment"], Takes::One, ADAPTERS),
     refused(&["--ramp-up-strategy"], Takes::One, RAMP),
     refused(&["--ramp-up-start-rps"], Takes::One, RAMP),
     refused(&["--ramp-up-end-rps"], Takes::One, RAMP),
-    refused(&["--self-timed"], Takes::Nothing, "write `trace: {path: FILE, format: FORMAT}` and `load: {mode: replay}`"),
+    refused(&["--self-timed"], Takes::Nothing, TRACE_FILE),
     refused(&["--profile"], Takes::Nothing, "Assay does not start the profiler of a server: remove it"),
     refused(&["--use-beam-search"], Takes::Nothing, "responses of several beams have no times of tokens: remove it"),
     refused(&["--random-batch-size"], Takes::One, "write `api: embeddings` and `batch: NUMBER` into the workload"),
@@ -173,7 +172,7 @@ fn lengths(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     match arguments.one("--dataset-name") {
         None => mapping.mapped("--dataset-name(absent)", "workload spec.lengths"),
         Some("random") => mapping.mapped("--dataset-name", "workload spec.lengths"),
-        Some(_) => return mapping.refused("--dataset-name", DATASET),
+        Some(_) => return mapping.refused("--dataset-name", DATASET_FILE),
     }
     let ratio = arguments.number_or("--random-range-ratio", 0.0, "workload spec.lengths", mapping);
     let mut lengths = serde_json::Map::new();
@@ -209,41 +208,33 @@ const SAMPLING: [(&str, &str); 7] = [
 ];
 
 fn body(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+    let extra = ExtraBody::map(arguments, "--extra-body", mapping);
     for (flag, name) in SAMPLING {
         if let Some(value) = arguments.one(flag) {
-            mapping.body_member(flag, name, &Value::from(value));
+            extra.map_member(flag, name, &Value::from(value), mapping);
         }
     }
-    // vLLM adds these members last, so they take precedence over its options and over what it does by itself.
-    mapping.json_body(arguments, "--extra-body");
-    ignore_eos(arguments, mapping);
+    ignore_eos(arguments, &extra, mapping);
     let is_chat = arguments.one("--backend") == Some("openai-chat");
     if let Some(value) = arguments.one("--logprobs") {
         if is_chat {
             mapping.ignored("--logprobs", "requests of this backend do not have it");
         } else {
-            mapping.body_member("--logprobs", "logprobs", &Value::from(value));
+            extra.map_member("--logprobs", "logprobs", &Value::from(value), mapping);
         }
     }
-    if !is_chat && !mapping.has_body_member("repetition_penalty") {
-        mapping.body_member("repetition_penalty(implied)", "repetition_penalty", &json!(1.0));
+    if !is_chat && !arguments.has("--repetition-penalty") {
+        extra.map_member("repetition_penalty(implied)", "repetition_penalty", &json!(1.0), mapping);
     }
     if arguments.has("--goodput") {
         mapping.slos("--goodput", &arguments.all("--goodput"));
     }
 }
 
-/// Maps `ignore_eos`. vLLM sets it for `random` data whatever the option says, and only `--extra-body` replaces it.
-fn ignore_eos(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+/// Maps `ignore_eos`. vLLM sets it for `random` data whatever the option says.
+fn ignore_eos(arguments: &Arguments, extra: &ExtraBody, mapping: &mut Mapping<'_>) {
     let is_given = arguments.has("--ignore-eos");
     let is_random = matches!(arguments.one("--dataset-name"), None | Some("random"));
-    if mapping.draft.workload.iter().any(|(name, _)| name == "exact_output") {
-        if is_given {
-            mapping.ignored("--ignore-eos", "`--extra-body` states it, and takes precedence");
-        }
-    } else if is_given || !is_random {
-        mapping.exact_output(&arguments.field("--ignore-eos"), is_given);
-    } else {
-        mapping.exact_output("ignore_eos(implied)", true);
-    }
+    let field = if is_random && !is_given { "ignore_eos(implied)".to_owned() } else { arguments.field("--ignore-eos") };
+    extra.map_ignore_eos(&field, is_given || is_random, mapping);
 }

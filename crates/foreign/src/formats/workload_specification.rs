@@ -148,33 +148,15 @@ pub(crate) static RULES: &[Rule] = &[
         mapping.draft.facts.push(member("image", image));
         mapping.mapped(field, "pipeline spec.targets[0].image");
     }),
-    rule("execution.runtime_versions.driver", "pipeline `spec.targets[].software.driver`", |field, value, mapping| {
-        fact(mapping, field, "software", "driver", value);
-    }),
-    rule("execution.runtime_versions.cuda", "pipeline `spec.targets[].software.cuda`", |field, value, mapping| {
-        fact(mapping, field, "software", "cuda", value);
-    }),
-    rule("execution.runtime_versions.nccl", "pipeline `spec.targets[].software.nccl`", |field, value, mapping| {
-        fact(mapping, field, "software", "nccl", value);
-    }),
-    rule("execution.runtime_versions.pytorch", "pipeline `spec.targets[].software.framework`", |field, value, mapping| {
-        fact(mapping, field, "software", "framework", value);
-    }),
-    rule("execution.runtime_versions.runtime_or_server", "pipeline `spec.targets[].software.server`", |field, value, mapping| {
-        fact(mapping, field, "software", "server", value);
-    }),
-    rule("execution.hardware_tier.gpu_model", "pipeline `spec.targets[].hardware.gpu_model`", |field, value, mapping| {
-        fact(mapping, field, "hardware", "gpu_model", value);
-    }),
-    rule("execution.hardware_tier.gpu_count", "pipeline `spec.targets[].hardware.gpu_count`", |field, value, mapping| {
-        fact(mapping, field, "hardware", "gpu_count", value);
-    }),
-    rule("execution.hardware_tier.cpu_model", "pipeline `spec.targets[].hardware.cpu_model`", |field, value, mapping| {
-        fact(mapping, field, "hardware", "cpu_model", value);
-    }),
-    rule("execution.scheduler_path.queue_or_scheduler", "pipeline `spec.targets[].place.queue`", |field, value, mapping| {
-        fact(mapping, field, "place", "queue", value);
-    }),
+    rule("execution.runtime_versions.driver", "pipeline `spec.targets[].software.driver`", fact),
+    rule("execution.runtime_versions.cuda", "pipeline `spec.targets[].software.cuda`", fact),
+    rule("execution.runtime_versions.nccl", "pipeline `spec.targets[].software.nccl`", fact),
+    rule("execution.runtime_versions.pytorch", "pipeline `spec.targets[].software.framework`", fact),
+    rule("execution.runtime_versions.runtime_or_server", "pipeline `spec.targets[].software.server`", fact),
+    rule("execution.hardware_tier.gpu_model", "pipeline `spec.targets[].hardware.gpu_model`", fact),
+    rule("execution.hardware_tier.gpu_count", "pipeline `spec.targets[].hardware.gpu_count`", fact),
+    rule("execution.hardware_tier.cpu_model", "pipeline `spec.targets[].hardware.cpu_model`", fact),
+    rule("execution.scheduler_path.queue_or_scheduler", "pipeline `spec.targets[].place.queue`", fact),
     rule("execution.hardware_tier.*", "ignored: observed", |field, _, mapping| mapping.ignored(field, OBSERVED)),
     rule("execution.topology", "ignored: observed", |field, _, mapping| mapping.ignored(field, OBSERVED)),
     rule("execution.scheduler_path.*", "ignored: observed", |field, _, mapping| mapping.ignored(field, OBSERVED)),
@@ -277,8 +259,20 @@ fn load(document: &Value, mapping: &mut Mapping<'_>) {
     });
 }
 
-/// A fact about the target.
-fn fact(mapping: &mut Mapping<'_>, field: &str, list: &str, name: &str, value: &Value) {
+/// Declares a fact about the target.
+fn fact(field: &str, value: &Value, mapping: &mut Mapping<'_>) {
+    let (group, name) = field.rsplit_once('.').unwrap_or_default();
+    let list = match group.rsplit('.').next() {
+        Some("runtime_versions") => "software",
+        Some("hardware_tier") => "hardware",
+        _ => "place",
+    };
+    let name = match name {
+        "pytorch" => "framework",
+        "runtime_or_server" => "server",
+        "queue_or_scheduler" => "queue",
+        same => same,
+    };
     mapping.fact(field, list, name, text(value).as_deref());
 }
 

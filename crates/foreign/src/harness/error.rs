@@ -1,5 +1,7 @@
 //! The reasons why the output of a harness cannot be read.
 
+use assay_manifest::HarnessFormat;
+
 /// The most characters of a name that a message quotes.
 const QUOTED: usize = 80;
 
@@ -12,9 +14,23 @@ pub enum HarnessError {
     /// The output is not UTF-8.
     #[error("the output is not a text in UTF-8")]
     NotText,
+    /// The output has no text.
+    #[error("the output is empty: let the script print what the harness prints, or the file that it writes, to stdout")]
+    Nothing,
+    /// The output is one of another harness.
+    #[error("it is one of {0}: write `output: {0}` into the workload")]
+    OtherFormat(HarnessFormat),
     /// The output is not JSON.
-    #[error("the output is not JSON: {0}")]
-    NotJson(String),
+    #[error("the output is not JSON: {problem}; it begins with `{beginning}`")]
+    NotJson {
+        /// The problem, with its place.
+        problem: String,
+        /// The first line.
+        beginning: String,
+    },
+    /// The JSON of the output has no end.
+    #[error("the output is cut: its JSON has no end, {0}")]
+    CutJson(String),
     /// An object has a key twice, so it is not known which value is meant.
     #[error("the key `{0}` is there twice in one object")]
     DuplicateKey(String),

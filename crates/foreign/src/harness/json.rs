@@ -8,11 +8,19 @@ use crate::repeated_key;
 
 /// Parses a document. Its nesting is limited by the parser.
 pub(super) fn document(text: &str) -> Result<Value, HarnessError> {
-    let document = serde_json::from_str(text).map_err(|error| HarnessError::NotJson(error.to_string()))?;
+    let document = serde_json::from_str(text).map_err(|error| unreadable(text, &error))?;
     match repeated_key::find(text.as_bytes()) {
         Some(key) => Err(HarnessError::DuplicateKey(shortened(&key))),
         None => Ok(document),
     }
+}
+
+fn unreadable(text: &str, error: &serde_json::Error) -> HarnessError {
+    let problem = error.to_string();
+    if error.is_eof() {
+        return HarnessError::CutJson(problem);
+    }
+    HarnessError::NotJson { problem, beginning: shortened(text.trim_start().lines().next().unwrap_or_default()) }
 }
 
 pub(super) fn absent(member: &str, expected: &'static str, place: &str) -> HarnessError {

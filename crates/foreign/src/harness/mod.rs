@@ -67,6 +67,16 @@ pub fn read(format: HarnessFormat, bytes: &[u8]) -> Result<Vec<Measurement>, Har
         return Err(HarnessError::TooLarge(MAX_BYTES));
     }
     let text = std::str::from_utf8(bytes).map_err(|_| HarnessError::NotText)?;
+    if text.trim().is_empty() {
+        return Err(HarnessError::Nothing);
+    }
+    read_as(format, text).map_err(|error| {
+        let is_read = |other: &HarnessFormat| *other != format && read_as(*other, text).is_ok();
+        HarnessFormat::ALL.iter().copied().find(is_read).map_or(error, HarnessError::OtherFormat)
+    })
+}
+
+fn read_as(format: HarnessFormat, text: &str) -> Result<Vec<Measurement>, HarnessError> {
     let mut measurements = Measurements::default();
     match format {
         HarnessFormat::GoBench => go_bench::read(text, &mut measurements),

@@ -127,11 +127,18 @@ fn what_failed_is_no_number() {
 fn what_is_no_such_output_is_named() {
     for (format, _) in ALL {
         assert!(read(format, b"").is_err() && read(format, b"\xff").is_err(), "{format}");
-        let own = ALL.iter().filter(|(other, _)| *other != format);
-        assert!(own.into_iter().all(|(_, text)| read(format, text.as_bytes()).is_err()), "{format} is no other");
+        assert_eq!(read(format, b" \n"), Err(HarnessError::Nothing));
+        for (other, text) in ALL.into_iter().filter(|(other, _)| *other != format) {
+            assert_eq!(read(format, text.as_bytes()), Err(HarnessError::OtherFormat(other)), "{format}");
+        }
+    }
+    for (format, text) in ALL {
+        let cut = text.trim_end().len() / 2;
+        let error = read(format, &text.as_bytes()[..cut]).expect_err("half of an output").to_string();
+        assert!(error.starts_with("the output is cut: "), "{format}: {error}");
     }
     insta::assert_snapshot!(shown(HarnessFormat::Hyperfine, "{}"), @"error: the output has no `results` that is a list, in the document");
-    insta::assert_snapshot!(shown(HarnessFormat::Hyperfine, "Benchmark 1: sh"), @"error: the output is not JSON: expected value at line 1 column 1");
+    insta::assert_snapshot!(shown(HarnessFormat::Hyperfine, "Benchmark 1: sh"), @"error: the output is not JSON: expected value at line 1 column 1; it begins with `Benchmark 1: sh`");
     insta::assert_snapshot!(shown(HarnessFormat::GoBench, "PASS\n"), @"error: the output has no benchmark with a number");
     insta::assert_snapshot!(shown(HarnessFormat::GoBench, "BenchmarkX 1 2 ns/op 3\n"), @"error: the benchmark `BenchmarkX` failed: its line has no pairs of a value and a unit: BenchmarkX 1 2 ns/op 3");
     assert_eq!(

@@ -57,19 +57,51 @@ const SERVICES: [&str; 20] = [
     "together",
 ];
 
-/// Programs with an option of one letter whose value, in the next word, is a password.
-const PASSWORD_OPTIONS: [(&str, &str); 7] = [
+/// Programs with an option of one letter whose value, in the next word, is a password. `login` is a subcommand of many programs.
+const PASSWORD_OPTIONS: [(&str, &str); 13] = [
+    ("bcp", "-P"),
+    ("cqlsh", "-p"),
     ("ldapsearch", "-w"),
+    (LOGIN, "-p"),
     ("mongo", "-p"),
     ("mongosh", "-p"),
     ("redis-benchmark", "-a"),
     ("redis-cli", "-a"),
+    ("sqlcmd", "-P"),
     ("sshpass", "-p"),
+    ("unzip", "-P"),
     ("valkey-cli", "-a"),
+    ("zip", "-P"),
 ];
 
+/// The subcommand with which programs such as docker, podman, helm and az take a password.
+const LOGIN: &str = "login";
+
+/// The most digits of a number behind `-p` that is the port of a host `login`, and no password.
+const MAX_PORT_DIGITS: usize = 5;
+
+/// Programs with an option of one letter whose value is `user:password`. Elsewhere it may be a host and a file, as of `rsync -a`.
+const USER_OPTIONS: [(&str, &str); 7] =
+    [("ab", "-A"), ("ab", "-P"), ("hey", "-a"), ("http", "-a"), ("https", "-a"), ("oha", "-a"), ("xh", "-a")];
+
+/// The last words of the names of options whose value may be `user:password`.
+const USER_WORDS: [&str; 7] = ["account", "auth", "creds", "login", "user", "username", "userpwd"];
+
+/// Words of names that are about who a client is. Together with one of [`CARRIER_WORDS`] at the end, the name is that of a credential, as in
+/// `--session-id` and `--auth-header`; `--auth-type` and `--session-turns` are settings.
+const AUTHENTICATION_WORDS: [&str; 10] =
+    ["auth", "authentication", "authorization", "bearer", "csrf", "jwt", "saml", "session", "sso", "xsrf"];
+
+/// The last words of such names.
+const CARRIER_WORDS: [&str; 9] = ["code", "cookie", "data", "header", "headers", "id", "key", "string", "value"];
+
+/// The names of options that are a credential by themselves, unless the value is a kind of authentication.
+const AUTHENTICATION_NAMES: [&str; 4] = ["auth", "bearer", "jwt", "otp"];
+
 /// Programs with such an option whose value is in the same word: in the next one, there is a name of a database.
-const ATTACHED_PASSWORD_OPTIONS: [(&str, &str); 7] = [
+const ATTACHED_PASSWORD_OPTIONS: [(&str, &str); 9] = [
+    ("7z", "-p"),
+    ("7za", "-p"),
     ("mariadb", "-p"),
     ("mysql", "-p"),
     ("mysqladmin", "-p"),
@@ -89,28 +121,57 @@ const MAX_ASSIGNMENTS: usize = 8;
 const MIN_SAID: usize = 6;
 
 /// The kinds of authentication that `auth` may name, which are no credentials.
-const AUTH_KINDS: [&str; 22] = [
+const AUTH_KINDS: [&str; 51] = [
+    "always",
+    "anonymous",
+    "any",
     "api-key",
     "api_key",
     "apikey",
+    "auto",
     "basic",
     "bearer",
+    "cert",
     "default",
     "digest",
     "disabled",
     "enabled",
+    "gssapi",
     "iam",
+    "ident",
     "instance_obo_user",
     "instance_principal",
+    "jwt",
     "kerberos",
+    "ldap",
+    "md5",
     "mtls",
+    "native",
+    "negotiate",
+    "never",
     "ntlm",
     "oauth",
     "oauth2",
+    "oidc",
     "optional",
+    "pam",
+    "password",
+    "peer",
+    "plain",
+    "reject",
     "required",
     "resource_principal",
+    "saml",
+    "scram",
+    "scram-sha-256",
+    "scram-sha-512",
     "security_token",
+    "spnego",
+    "sso",
+    "sspi",
+    "tls",
+    "token",
+    "trust",
     "user_principal",
 ];
 
@@ -408,11 +469,32 @@ fn has_password_option(program: &str, rest: &[&str]) -> bool {
     let program = program.rsplit('/').next().unwrap_or(program);
     let options =
         |known: &'static [(&str, &str)]| known.iter().filter(move |(name, _)| *name == program).map(|(_, option)| *option);
-    let is_value = |value: &str| !value.starts_with('-') && !is_placeholder(value);
+    let is_value = |value: &str| !value.starts_with('-') && !is_placeholder(value) && !(program == LOGIN && is_port(value));
     let words = rest.get(..rest.len().min(MAX_OPTIONS)).unwrap_or_default();
     let is_next = |option: &str| words.windows(2).any(|two| matches!(two, [first, value] if *first == option && is_value(value)));
     let is_attached = |option: &str| words.iter().any(|word| word.strip_prefix(option).is_some_and(is_value));
-    options(&PASSWORD_OPTIONS).any(is_next) || options(&ATTACHED_PASSWORD_OPTIONS).any(is_attached)
+    let is_user = |option: &str| {
+        words.windows(2).any(|two| matches!(two, [first, value] if *first == option && is_user_with_password(value)))
+    };
+    options(&PASSWORD_OPTIONS).any(is_next)
+        || options(&ATTACHED_PASSWORD_OPTIONS).any(is_attached)
+        || options(&USER_OPTIONS).any(is_user)
+        || (program == LOGIN && words.iter().any(|word| is_attached_password(word)))
+}
+
+/// Returns true for a number that may be the port of a host.
+fn is_port(value: &str) -> bool {
+    value.len() <= MAX_PORT_DIGITS && value.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Returns true for `-p=VALUE` and `-pVALUE`, if it is no word of letters, such as `-print`.
+fn is_attached_password(word: &str) -> bool {
+    word.strip_prefix("-p").is_some_and(|value| {
+        let value = value.strip_prefix('=').unwrap_or(value);
+        !is_placeholder(value)
+            && !is_port(value)
+            && (word.starts_with("-p=") || value.bytes().any(|byte| !byte.is_ascii_lowercase()))
+    })
 }
 
 /// Returns true for one of these names of members with the colon behind it.
@@ -449,10 +531,51 @@ fn attached_name(word: &str) -> Option<&str> {
 /// Returns true for an option of a command whose value is a credential.
 fn is_secret_option(option: &str, value: &str) -> bool {
     match option {
-        "-u" | "-U" | "--user" | "--proxy-user" if is_user_with_password(value) => true,
+        "-u" | "-U" if is_user_with_password(value) => true,
         "-b" | "--cookie" if is_session(value) => true,
-        _ => option.starts_with('-') && names_of(option).any(|name| is_named(name, value)),
+        _ => {
+            option.starts_with('-')
+                && (names_of(option).any(|name| is_named(name, value) || is_authentication(name, value))
+                    || (names_user(option) && is_user_with_password(value)))
+        }
     }
+}
+
+/// Returns true for an option whose value may be `user:password`.
+fn names_user(option: &str) -> bool {
+    words_of(option).last().is_some_and(|last| USER_WORDS.contains(&last.as_str()))
+}
+
+/// Returns true if the name of an option marks its value as a credential of a client or of a session.
+fn is_authentication(name: &str, value: &str) -> bool {
+    let is_kind = AUTH_KINDS.iter().any(|kind| value.eq_ignore_ascii_case(kind));
+    let is_plain = ["true", "false"].contains(&value) || value.parse::<f64>().is_ok();
+    (names_authentication(name) || AUTHENTICATION_NAMES.contains(&name))
+        && !(is_kind || is_plain || is_placeholder(value) || value.starts_with('-'))
+}
+
+/// Returns true for the name of an option or variable that holds a credential of a client or of a session, such as `session-id` and `AUTH_HEADER`.
+pub fn names_authentication(name: &str) -> bool {
+    let words = words_of(name);
+    let Some((last, others)) = words.split_last() else { return false };
+    CARRIER_WORDS.contains(&last.as_str()) && others.iter().any(|word| AUTHENTICATION_WORDS.contains(&word.as_str()))
+}
+
+/// Returns the words of a name in lower case: they are separated by a sign or by a capital.
+fn words_of(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before = ' ';
+    for letter in name.chars() {
+        if !letter.is_ascii_alphanumeric() || (before.is_ascii_lowercase() && letter.is_ascii_uppercase()) {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| letter.is_ascii_alphanumeric()) {
+            word.push(letter.to_ascii_lowercase());
+        }
+        before = letter;
+    }
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 /// Returns true for `user:password`. Numbers are the ids of a user and a group, and an address or a path is no user.
@@ -466,8 +589,9 @@ fn is_user_with_password(value: &str) -> bool {
 
 /// Returns true for `-uUSER:PASSWORD` and `--user=USER:PASSWORD`.
 fn is_attached_user(word: &str) -> bool {
-    let prefixes = ["--user=", "--proxy-user=", "-u", "-U"];
-    prefixes.iter().find_map(|prefix| word.strip_prefix(prefix)).is_some_and(is_user_with_password)
+    let of_option = word.split_once('=').filter(|(name, _)| name.starts_with('-') && names_user(name)).map(|(_, value)| value);
+    let attached = || ["-u", "-U"].iter().find_map(|prefix| word.strip_prefix(prefix));
+    of_option.or_else(attached).is_some_and(is_user_with_password)
 }
 
 /// Returns true for a cookie, `name=value`, whose name is that of a session.
@@ -495,6 +619,12 @@ pub fn credential_in_words(words: &[String]) -> Option<usize> {
 
 /// Returns true for `--api-key=value`, `API_KEY=value`, `X-Api-Key:value`, `--header=X-Api-Key:value` and `--jvm=-Dtoken=value`.
 fn is_assignment(word: &str) -> bool {
+    let is_option = |(name, value): (&str, &str)| {
+        name.starts_with('-') && !is_scheme(value) && names_of(name).any(|name| is_authentication(name, value))
+    };
+    if word.split_once('=').is_some_and(is_option) {
+        return true;
+    }
     let is_secret = |(name, value): (&str, &str)| !is_scheme(value) && is_header(name, value);
     let sets = |part: &str| part.match_indices('=').take(MAX_ASSIGNMENTS).any(|(at, _)| is_secret(split_behind(part, at)));
     word.split(['?', '&']).any(|part| sets(part) || part.split_once(':').is_some_and(is_secret))
@@ -677,6 +807,65 @@ mod tests {
             ["--master-key", "canary"],
         ] {
             assert!(place(&["tool", words[0], words[1]]).is_some(), "{words:?}");
+        }
+        for words in [
+            &["--auth-header", "canary"][..],
+            &["--auth-header=canary"],
+            &["--authHeader", "canary"],
+            &["-auth-header", "canary"],
+            &["--session-id", "canary"],
+            &["--session_id=canary"],
+            &["-Dsession.id=canary"],
+            &["--x-session-cookie", "canary"],
+            &["--auth", "canary"],
+            &["--jwt", "canary"],
+            &["--otp=canary"],
+            &["--login", "a:canary"],
+            &["--login=a:canary"],
+            &["--db-user", "a:canary"],
+            &["--basic-auth", "a:canary"],
+            &["--creds", "a:canary"],
+            &["-user", "a:canary"],
+            &["login", "-p", "canary"],
+            &["login", "-u", "me", "-p", "canary", "registry.example.org"],
+            &["login", "-p=canary"],
+            &["login", "-pcanary-4f2b"],
+            &["sh", "-c", "docker login -u me -p canary"],
+            &["sh", "-c", "helm registry login h -p canary && true"],
+        ] {
+            assert!(place(&[&["tool"], words].concat()).is_some(), "{words:?}");
+        }
+        for words in [
+            ["hey", "-a", "a:canary", "http://h"],
+            ["ab", "-A", "a:canary", "http://h"],
+            ["unzip", "-P", "canary", "a.zip"],
+            ["sqlcmd", "-P", "canary", "-Q"],
+            ["7z", "a", "-pcanary", "a.7z"],
+        ] {
+            assert!(place(&words).is_some(), "{words:?}");
+        }
+        for words in [
+            &["server", "-p", "8080"][..],
+            &["mkdir", "-p", "x"],
+            &["cp", "-p", "a", "b"],
+            &["nc", "-p", "80", "h"],
+            &["python", "-c", "print(1)"],
+            &["node", "-p", "1+1"],
+            &["docker", "run", "-p", "8080:80", "-u", "1000:1000", "image"],
+            &["docker", "login", "--help"],
+            &["ssh", "login", "-p", "2222"],
+            &["find", "login", "-print"],
+            &["patch", "-p1"],
+            &["pytest", "-p", "no:cacheprovider"],
+            &["rsync", "-a", "host:folder", "."],
+            &["tool", "--auth-type", "basic", "--auth", "kerberos", "--auth=none", "--no-auth", "x"],
+            &["initdb", "--auth", "trust"],
+            &["tool", "--author", "me", "--oauth-url", "http://h", "--login-timeout", "5s"],
+            &["tool", "--session-turns", "2", "--session-id", "7", "--session-timeout=5m"],
+            &["tool", "--user-agent", "a:b", "--user", "1000:1000", "--login", "me"],
+            &["tool", "--auth-file", "a:b", "--account-id", "arn:aws:iam"],
+        ] {
+            assert_eq!(place(words), None, "{words:?}");
         }
         for word in [
             "-Dtokens=8",

@@ -26,7 +26,7 @@ mod tell_apart;
 #[cfg(test)]
 mod tests;
 
-pub use credential::credential_in_words;
+pub use credential::{credential_in_words, names_authentication};
 pub(crate) use credential::{find as find_credential, find_in_text as find_credential_in_text, is_placeholder};
 pub use direction::{better_direction_of, is_level, part_holds_numbers};
 pub use error::ResultsError;

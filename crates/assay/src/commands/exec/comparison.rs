@@ -13,6 +13,12 @@ const NOISE: &str = "(`assay noise`)";
 /// The probability with which a design finds what it can find: see [`MetricVerdict::detectable`].
 const FOUND: &str = "in 8 of 10 cases";
 
+/// The remedy of noise that no number of runs outweighs.
+const LESS_NOISE: &str = "less noise may decide it: `--times N` for longer runs, or a machine without other load";
+
+/// The remedy of runs that resemble those before them.
+const SAME_STATE: &str = "begin each run in the same state, such as with the same files and caches";
+
 /// The treatment of a comparison of two commands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommandComparison {
@@ -40,16 +46,44 @@ fn primary(verdict: &Verdict) -> Vec<&MetricVerdict> {
     verdict.metrics.iter().filter(|metric| metric.primary).collect()
 }
 
-/// Returns the lines of a verdict: a sentence, and one row for each metric.
+/// Returns the lines of a verdict: a sentence, and one row for each metric, with the reason of an inconclusive one below it.
 pub(crate) fn comparison_lines(verdict: &Verdict) -> Vec<String> {
     let primary = primary(verdict);
+    let sentence = sentence(verdict, &primary);
     let rows: Vec<[String; 3]> = primary.iter().map(|metric| row(metric)).collect();
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
     let (metrics, outcomes) = (width(0), width(1));
-    let lines = rows
-        .iter()
-        .map(|[metric, outcome, change]| format!("  {metric:<metrics$}  {outcome:<outcomes$}  {change}").trim_end().to_owned());
-    [sentence(verdict, &primary)].into_iter().chain(lines).chain([String::new()]).collect()
+    let lines = primary.iter().zip(&rows).flat_map(|(metric, [name, outcome, change])| {
+        let line = format!("  {name:<metrics$}  {outcome:<outcomes$}  {change}").trim_end().to_owned();
+        let why = why_inconclusive(metric).filter(|why| !sentence.contains(why.as_str()));
+        [Some(line), why.map(|why| format!("      {why}"))].into_iter().flatten()
+    });
+    [sentence.clone()].into_iter().chain(lines).chain([String::new()]).collect()
+}
+
+/// Returns why a metric is inconclusive, and what would decide it.
+fn why_inconclusive(metric: &MetricVerdict) -> Option<String> {
+    let reason = metric.reason.as_ref().filter(|_| metric.outcome == Outcome::Inconclusive)?;
+    let remedy = runs_that_decide(metric).map(|runs| format!("; about `--runs {runs}` would decide it"));
+    let remedy = remedy.or_else(|| Some(format!("; {}", other_remedy(metric)?))).unwrap_or_default();
+    Some(format!("{}{remedy}", without_noise(&reason.detail)))
+}
+
+/// Returns about the number of runs that would decide a metric, by the noise of its runs.
+fn runs_that_decide(metric: &MetricVerdict) -> Option<usize> {
+    Some(metric.pairs.len() + metric.more_pairs? as usize)
+}
+
+/// Returns what may decide a metric for which the number of runs is not known.
+fn other_remedy(metric: &MetricVerdict) -> Option<String> {
+    match metric.reason.as_ref()?.code.as_str() {
+        "underpowered" if metric.noise.is_none() && metric.pairs.len() < RUNS_OF_COMPARISON as usize => {
+            Some(format!("try `--runs {RUNS_OF_COMPARISON}`"))
+        }
+        "underpowered" | "within_floor" => Some(LESS_NOISE.to_owned()),
+        "pairs_remember" => Some(SAME_STATE.to_owned()),
+        _ => None,
+    }
 }
 
 /// Returns the verdict in one sentence.
@@ -76,24 +110,21 @@ fn whole_percent(share: f64) -> String {
     format!("{} %", (share * 1e5).round() / 1e3)
 }
 
-/// Returns what would decide an inconclusive comparison: more runs, if they do, or else its first reason.
+/// Returns what would decide an inconclusive comparison: more runs, if they do, or else its first reason, with another remedy.
 fn remedy(verdict: &Verdict, primary: &[&MetricVerdict]) -> String {
     let undecided = || primary.iter().filter(|metric| metric.outcome == Outcome::Inconclusive);
-    let is_of_checks = verdict.checks.iter().any(|check| !check.holds());
-    let pairs = undecided().map(|metric| Some(metric.pairs.len() + metric.more_pairs? as usize)).collect::<Option<Vec<_>>>();
-    match pairs.and_then(|pairs| pairs.into_iter().max()).filter(|_| !is_of_checks) {
-        Some(runs) => format!("about `--runs {runs}` would decide it {FOUND}, by the noise of these runs"),
-        None if !is_of_checks && undecided().any(|metric| has_too_few_pairs(metric)) => {
-            format!("{}; try `--runs {RUNS_OF_COMPARISON}`", first_reason(verdict))
-        }
-        None => first_reason(verdict),
+    if verdict.checks.iter().any(|check| !check.holds()) {
+        return first_reason(verdict);
     }
-}
-
-/// Returns true if a metric has so few pairs that not even the number that it needs is known.
-fn has_too_few_pairs(metric: &MetricVerdict) -> bool {
-    let is_underpowered = metric.reason.as_ref().is_some_and(|reason| reason.code == "underpowered");
-    is_underpowered && metric.noise.is_none() && metric.pairs.len() < RUNS_OF_COMPARISON as usize
+    let runs = undecided().map(|metric| runs_that_decide(metric)).collect::<Option<Vec<_>>>();
+    match runs.and_then(|runs| runs.into_iter().max()) {
+        Some(runs) => format!("about `--runs {runs}` would decide it {FOUND}, by the noise of these runs"),
+        None => {
+            let open = undecided().find(|metric| runs_that_decide(metric).is_none());
+            let why = open.and_then(|metric| Some(format!("`{}`: {}", metric.metric, why_inconclusive(metric)?)));
+            why.unwrap_or_else(|| first_reason(verdict))
+        }
+    }
 }
 
 fn first_reason(verdict: &Verdict) -> String {
@@ -248,6 +279,39 @@ mod tests {
         assert_eq!(inconclusive(None), "Inconclusive: no power");
     }
 
+    /// The sentence says what would decide the comparison, and the line of each metric why it is open.
+    #[test]
+    fn each_inconclusive_metric_has_its_reason_and_its_remedy() {
+        let open = |name: &str, code: &str, detail: &str, more: Option<u32>| {
+            let mut metric = metric(name, "inconclusive", [1.05, 0.9, 1.2], more);
+            metric["reason"] = json!({"code": code, "detail": detail});
+            metric["noise"] = json!(0.1);
+            metric
+        };
+        let small = "the smallest change that would have been found is 17 %; a verdict needs 10.0 %";
+        let floor = "it seems worse, but its bound does not clear the noise floor of 12 % of so few pairs (`assay noise`)";
+        let wall = open(WALL_TIME, "underpowered", small, Some(28));
+        let cpu = open(CPU_TIME, "within_floor", floor, Some(4));
+        insta::assert_snapshot!(lines("inconclusive", &[wall.clone(), cpu], Some(small)), @r"
+        Inconclusive: about `--runs 48` would decide it in 8 of 10 cases, by the noise of these runs
+          wall_time_ms  inconclusive  +5.0 % [-10.0, +20], 20 pairs
+              the smallest change that would have been found is 17 %; a verdict needs 10.0 %; about `--runs 48` would decide it
+          cpu_time_ms   inconclusive  +5.0 % [-10.0, +20], 20 pairs
+              it seems worse, but its bound does not clear the noise floor of 12 % of so few pairs; about `--runs 24` would decide it
+        ");
+        let never = format!("{small}; 1000 pairs would not tell either");
+        insta::assert_snapshot!(lines("inconclusive", &[wall, open(CPU_TIME, "underpowered", &never, None)], Some(small)), @r"
+        Inconclusive: `cpu_time_ms`: the smallest change that would have been found is 17 %; a verdict needs 10.0 %; 1000 pairs would not tell either; less noise may decide it: `--times N` for longer runs, or a machine without other load
+          wall_time_ms  inconclusive  +5.0 % [-10.0, +20], 20 pairs
+              the smallest change that would have been found is 17 %; a verdict needs 10.0 %; about `--runs 48` would decide it
+          cpu_time_ms   inconclusive  +5.0 % [-10.0, +20], 20 pairs
+        ");
+        let state = "its pairs resemble those before them";
+        let told = lines("inconclusive", &[open(WALL_TIME, "pairs_remember", state, None)], Some(state));
+        assert_eq!(told.lines().next(), Some(format!("Inconclusive: `{WALL_TIME}`: {state}; {SAME_STATE}").as_str()));
+        assert_eq!(told.matches(state).count(), 1, "{told}");
+    }
+
     #[test]
     fn an_inconclusive_comparison_names_no_other_command_and_the_runs_that_it_takes() {
         let mut metric = metric(WALL_TIME, "inconclusive", [1.05, 0.9, 1.2], None);
@@ -256,8 +320,7 @@ mod tests {
         metric["reason"] = json!({"code": "underpowered", "detail": detail});
         metric["pairs"] = json!([{"run": 0, "index": 0, "baseline": 1.0, "candidate": 1.05}]);
         let told = lines("inconclusive", &[metric], Some(detail));
-        let first =
-            "Inconclusive: so few pairs could not have found a change of any size; a verdict needs 10.0 %; try `--runs 20`";
+        let first = "Inconclusive: `wall_time_ms`: so few pairs could not have found a change of any size; a verdict needs 10.0 %; try `--runs 20`";
         assert_eq!(told.lines().next(), Some(first));
         assert_eq!(without_noise("a floor of so few pairs (`assay noise`); b"), "a floor of so few pairs; b");
         assert_eq!(without_noise("a; 1000 pairs would not tell either"), "a; 1000 pairs would not tell either");
