@@ -100,8 +100,10 @@ print(f"{len(documents)} documents; TTFT p99 {first['p99_ttft_ms']} ms (no model
         """
 import json
 details = [path.read_text().splitlines() for path in sorted(folder.glob("*/mlperf_log_detail.txt"))]
-values = {line["key"]: line["value"] for line in (json.loads(line.removeprefix(":::MLLOG ")) for line in details[0])}
-assert values["result_validity"] == "INVALID"
+messages = [json.loads(line.removeprefix(":::MLLOG ")) for line in details[0]]
+values = {message["key"]: message["value"] for message in messages}
+assert values["result_validity"] == "INVALID" and "assay_requests_failed" in values
+assert not any(message["metadata"]["is_error"] for message in messages), "no request failed"
 print(f"{len(details)} logs; mean latency {values['result_mean_latency_ns']} ns (no model of the tool: read as JSON)")
 """,
     ),

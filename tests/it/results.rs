@@ -270,6 +270,77 @@ fn a_document_that_contradicts_its_files_is_refused() {
     assert!(samples.contains("its rows of single requests are not what its files state"), "{samples}");
 }
 
+/// The version of a report's format is none of the tool that made its numbers.
+#[test]
+fn a_benchmark_report_is_shown_with_its_version_and_its_tool() {
+    let fixture = Fixture::bare();
+    let origin = "Benchmark Report 0.2 (made by inference-perf 0.3.0)";
+    let folder = write_example(&fixture, "benchmark-report");
+    let printed = fixture.assay(&["import", "results", &folder, "--name", "one"]).success().stdout;
+    assert!(printed.contains(&format!("{origin}: 1 file")), "{printed}");
+    let example = RESULT_FORMATS.iter().find(|known| known.name == "benchmark-report").expect("a format").examples[0].files[0].1;
+    fixture.write("two.yaml", &example.replace("mean: 0.061", "mean: 0.062"));
+    let two = fixture.assay(&["import", "results", "two.yaml", "--name", "two", "--json"]).success().json();
+    let members = ["format", "format_version", "tool", "tool_version"].map(|member| two["body"][member].clone());
+    assert_eq!(members, ["benchmark-report", "0.2", "inference-perf", "0.3.0"].map(Value::from));
+    let compared = fixture.assay(&["compare", "--foreign", "one", "two", "--to", "pages"]).success().stdout;
+    assert!(compared.contains(&format!("A  {origin}\nB  {origin}")), "{compared}");
+    let page = fs::read_to_string(fixture.repo().join("pages/report.html")).expect("a page");
+    assert!(page.contains(origin), "{page}");
+    let history = fixture.assay(&["history", "--foreign", "benchmark-report.ttft"]).success().stdout;
+    assert!(history.starts_with("foreign: measured by inference-perf 0.3.0 in Benchmark Report 0.2, not by Assay"), "{history}");
+    fixture.assay(&["gate", "--to", "verdicts", "--foreign", "one", "--", "two"]).success();
+    let page = fs::read_to_string(fixture.repo().join("verdicts/foreign/report.html")).expect("a page");
+    assert!(page.contains("benchmark-report 0.2 (made by inference-perf 0.3.0)"), "{page}");
+}
+
+/// A file whose figures do not agree is imported, and each form shows both figures.
+#[test]
+fn figures_that_do_not_agree_are_shown() {
+    let fixture = Fixture::bare();
+    let example = RESULT_FORMATS.iter().find(|known| known.name == "vllm").expect("a format").examples[0].files[0].1;
+    fixture.write("given.json", &example.replace("\"completed\": 4", "\"completed\": 3"));
+    let remark = "figures of `given.json` do not agree: the number of elements of `ttfts` is 4, and `completed` + `failed` is 3";
+    let imported = fixture.assay(&["import", "results", "given.json", "--name", "odd", "--json"]).success().json();
+    assert!(list(&imported["body"]["remarks"]).contains(&json!(remark)), "{:#}", imported["body"]["remarks"]);
+    let shown = fixture.assay(&["show", id(&imported)]).success().stdout;
+    assert!(shown.contains(&format!("remark  {remark}")), "{shown}");
+    import(&fixture, "vllm", "even");
+    let compared = fixture.assay(&["compare", "--foreign", "even", "odd", "--to", "pages"]).success().stdout;
+    assert!(compared.contains(&format!("B: {remark}")) && !compared.contains("A: figures"), "{compared}");
+    let file = |name: &str| fs::read_to_string(fixture.repo().join("pages").join(name)).expect("a file of the comparison");
+    assert!(file("report.html").contains("B: figures of"), "{}", file("report.html"));
+    let document: Value = serde_json::from_str(&file("comparison.json")).expect("JSON");
+    assert!(list(&document["sides"][1]["remarks"]).contains(&json!(remark)), "{document:#}");
+    let judged = fixture.assay(&["gate", "--foreign", "even", "--", "odd"]).success().stdout;
+    assert!(judged.contains("`odd`: figures of `given.json` do not agree"), "{judged}");
+    let hidden = plant(&fixture, &imported, "hidden", |evidence| evidence.remarks.clear());
+    let refused = fixture.assay(&["verify", &hidden]).refuses(20, "foreign_evidence");
+    assert!(refused.stderr.contains("its remarks are not what its files state"), "{}", refused.stderr);
+}
+
+/// Evidence of an earlier version of Assay has fewer labels.
+#[test]
+fn evidence_with_fewer_labels_is_said_to_be_imported_again() {
+    let fixture = Fixture::bare();
+    let imported = import(&fixture, "genai-bench", "new");
+    let old = plant(&fixture, &imported, "old", |evidence| {
+        evidence.samples = None;
+        evidence.rows.iter_mut().for_each(|row| drop(row.labels.remove("api_backend")));
+    });
+    let refused = fixture.assay(&["verify", &old]).refuses(20, "foreign_evidence").stderr;
+    for part in
+        ["its numbers are not what its files state: it lacks the labels `api_backend`", "import them again under another name"]
+    {
+        assert!(refused.contains(part), "{refused}");
+    }
+    fs::remove_file(frozen(&fixture, &imported)).expect("removed");
+    let refused = fixture.assay(&["compare", &old, id(&imported)]).refuses(2, "nothing_compared").stderr;
+    for part in ["their labels differ: B alone has `api_backend`", "import its files again under another name"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+}
+
 #[test]
 fn a_signer_that_no_policy_names_is_not_established() {
     let fixture = Fixture::bare();

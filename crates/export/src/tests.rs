@@ -568,6 +568,32 @@ fn an_mlperf_result_is_never_valid() {
     assert_eq!(export.remarks.len(), 2, "{:?}", export.remarks);
 }
 
+/// The reader of LoadGen's own checker (`MLPerfLog` of `log_parser.py`) demands a marked JSON document a line, takes any key, and counts errors by
+/// `metadata.is_error`.
+#[test]
+fn a_log_of_loadgen_states_failures_and_cancellations() {
+    let files = export("loadgen", &serving_run());
+    let log = |path: &str| -> (BTreeMap<String, Value>, Vec<String>) {
+        let (mut values, mut errors) = (BTreeMap::new(), Vec::new());
+        for line in file(&files, path).lines() {
+            let message: Value = serde_json::from_str(line.strip_prefix(":::MLLOG ").expect("marked")).expect("JSON");
+            let key = message["key"].as_str().expect("a key").to_owned();
+            errors.extend(message["metadata"]["is_error"].as_bool().expect("a flag").then(|| key.clone()));
+            assert!(values.insert(key, message["value"].clone()).is_none(), "each key once");
+        }
+        (values, errors)
+    };
+    let counts = |path: &str| {
+        let (values, errors) = log(path);
+        (["ok", "failed", "cancelled", "not_sent"].map(|outcome| values[&format!("assay_requests_{outcome}")].clone()), errors)
+    };
+    let failed = counts("concurrency-2-trial-2/mlperf_log_detail.txt");
+    assert_eq!(failed, ([2, 2, 1, 1].map(Value::from), vec!["assay_requests_failed".to_owned()]));
+    let clean = counts("concurrency-2-trial-1/mlperf_log_detail.txt");
+    assert_eq!(clean, ([3, 0, 0, 0].map(Value::from), Vec::new()));
+    assert!(file(&files, "rate-4-trial-1/mlperf_log_summary.txt").contains("\nassay_requests_failed : 0\n"));
+}
+
 #[test]
 fn a_run_without_a_result_has_failed() {
     let mut run = serving_run();

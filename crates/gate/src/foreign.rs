@@ -4,6 +4,7 @@
 //! for trials: they hold the variation within one invocation only. Pieces that belong together are judged by the rule of the gates of runs; others
 //! by the rank-sum test with the same limits.
 
+mod labels;
 mod metrics;
 mod pairing;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use assay_manifest::{
     ForeignPiece, ForeignVerdict, Instant, Name, Outcome, PairUnit, Reason,
 };
 
+pub use crate::foreign::labels::{FEWER_LABELS_HINT, LabelDifference, differing_labels};
 use crate::foreign::metrics::{ComparedNumbers, compare_numbers};
 use crate::foreign::pairing::pair_pieces;
 use crate::input::percent;
@@ -34,6 +36,9 @@ pub const MAX_JUDGED: usize = 1_000;
 
 /// The most numbers that are listed as not judged.
 const MAX_NOT_JUDGED: usize = 1_000;
+
+/// The most remarks of pieces that a verdict quotes.
+const MAX_QUOTED: usize = 10;
 
 /// The reviewed tables of the formats.
 pub trait MetricDefinitions {
@@ -108,8 +113,8 @@ pub enum ForeignRefusal {
     #[error("the sides have {0} numbers in common that are judged, more than the limit of {MAX_JUDGED}")]
     TooManyNumbers(usize),
     /// The sides have no number of the same definition, unit and labels in common.
-    #[error("the two sides have no number of the same metric, statistic, unit and labels in common")]
-    NothingInCommon,
+    #[error("the two sides have no number of the same metric, statistic, unit and labels in common{}", .0.as_ref().map_or_else(String::new, |labels| format!(": {}", labels.text)))]
+    NothingInCommon(Option<LabelDifference>),
 }
 
 impl ForeignRefusal {
@@ -196,17 +201,23 @@ fn check_distinct(input: &ForeignInput<'_>) -> Result<(), ForeignRefusal> {
     Ok(())
 }
 
+/// A text of a piece, if its files state it.
+type StatedText = fn(&ForeignPiece) -> Option<&String>;
+
 /// Returns the differences of tools and of their known versions, within a side and between the sides: they may be all of a change.
 fn tool_differences(baseline: &[&ImportedPiece<'_>], candidate: &[&ImportedPiece<'_>]) -> Vec<Difference> {
-    let tools =
-        |pieces: &[&ImportedPiece<'_>]| -> BTreeSet<String> { pieces.iter().map(|piece| piece.piece.format.clone()).collect() };
-    let versions = |pieces: &[&ImportedPiece<'_>]| -> BTreeSet<String> {
-        pieces.iter().filter_map(|piece| piece.piece.tool_version.clone()).collect()
+    let stated: [(&str, StatedText); 3] = [
+        ("format_version", |piece| piece.format_version.as_ref()),
+        ("tool", |piece| piece.tool.as_ref().or(Some(&piece.format))),
+        ("tool_version", |piece| piece.tool_version.as_ref()),
+    ];
+    let difference = |(what, of): (&str, StatedText)| {
+        let all = |pieces: &[&ImportedPiece<'_>]| -> BTreeSet<String> {
+            pieces.iter().filter_map(|piece| of(&piece.piece).cloned()).collect()
+        };
+        difference(what, &all(baseline), &all(candidate))
     };
-    let mut differences = Vec::new();
-    differences.extend(difference("tool", &tools(baseline), &tools(candidate)));
-    differences.extend(difference("tool_version", &versions(baseline), &versions(candidate)));
-    differences
+    stated.into_iter().filter_map(difference).collect()
 }
 
 fn difference(what: &str, baseline: &BTreeSet<String>, candidate: &BTreeSet<String>) -> Option<Difference> {
@@ -232,6 +243,12 @@ fn remarks(baseline: &[&ImportedPiece<'_>], candidate: &[&ImportedPiece<'_>]) ->
         all().filter(|piece| !piece.piece.established).map(|piece| piece.piece.name.as_str()).collect();
     if !unestablished.is_empty() {
         remarks.push(format!("no trust policy names the importer of {}", first_names(&unestablished, 3)));
+    }
+    let quoted: Vec<String> =
+        all().flat_map(|piece| piece.evidence.remarks.iter().map(|remark| format!("`{}`: {remark}", piece.piece.name))).collect();
+    remarks.extend(quoted.iter().take(MAX_QUOTED).cloned());
+    if let Some(more) = quoted.len().checked_sub(MAX_QUOTED).filter(|more| *more > 0) {
+        remarks.push(format!("{more} more remarks about the pieces: `assay show` lists them"));
     }
     remarks
 }

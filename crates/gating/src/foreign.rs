@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use assay_envelope::Trust;
 use assay_foreign::{better_direction_of, is_level, part_holds_numbers};
 use assay_gate::foreign::{
-    FOREIGN_CONTRACT, ForeignInput, ForeignRefusal, ImportedPiece, MAX_PIECES, MetricDefinitions, judge_foreign,
+    FEWER_LABELS_HINT, FOREIGN_CONTRACT, ForeignInput, ForeignRefusal, ImportedPiece, MAX_PIECES, MetricDefinitions,
+    judge_foreign,
 };
 use assay_import::{Reading, VerifiedForeignEvidence, public_key_beside, verify_foreign_evidence};
 use assay_manifest::{
@@ -306,6 +307,8 @@ fn describe(opened: &VerifiedForeignEvidence) -> ForeignPiece {
         name: opened.manifest.header.run_id.clone(),
         evidence: opened.reference,
         format: body.format.clone(),
+        format_version: body.format_version.clone(),
+        tool: body.tool.clone(),
         tool_version: body.tool_version.clone(),
         imported_at: body.imported_at,
         signer: opened.signer.clone(),
@@ -444,6 +447,7 @@ fn not_judged(refusal: &ForeignRefusal) -> Failure {
             (ErrorCode::NotJudged, "`docs/reference/foreign.md` lists the metrics of each format and their better direction")
         }
         ForeignRefusal::TooManyNumbers(_) => (ErrorCode::NotJudged, "import the files of fewer benchmarks at a time"),
+        ForeignRefusal::NothingInCommon(Some(labels)) if labels.is_of_one_side => (ErrorCode::NotJudged, FEWER_LABELS_HINT),
         _ => (ErrorCode::NotJudged, "`assay compare` of one piece of each side shows what they have in common"),
     };
     Failure::new(code, refusal.to_string()).hint(hint)

@@ -1,6 +1,9 @@
 //! Verification of foreign evidence: its signature, the digests of its files, and its numbers, which are read again.
 
+use std::collections::BTreeSet;
+
 use assay_envelope::Trust;
+use assay_failure::first_names;
 use assay_foreign::{FilePart, MAX_RESULT_BYTES, MAX_RESULT_FILES, ResultFile, Results, read_results};
 use assay_manifest::{Body as _, Document, ForeignEvidence, InputRef, MAX_MANIFEST_BYTES, Manifest};
 use assay_stage::{ErrorCode, Failure};
@@ -121,11 +124,13 @@ fn read_again(blobs: &dyn Blobs, evidence: &ForeignEvidence) -> Result<Reading, 
     let found = read_results(&given).map_err(|error| contradiction("its files cannot be read again").because(&error))?;
     match difference(evidence, &found) {
         None => Ok(Reading::Equal),
-        Some(what) => Err(contradiction(format!("its {what} not what its files state")).hint(format!(
-            "version {} of Assay read the files, and version {} read them again",
-            evidence.importer.version,
-            env!("CARGO_PKG_VERSION")
-        ))),
+        Some(what) => Err(contradiction(format!("its {what} not what its files state{}", further_labels(evidence, &found)))
+            .hint(format!(
+                "version {} of Assay read the files, and version {} read them again: if another program imported them, import them again under \
+                 another name, with `assay import results PATH --name NAME`",
+                evidence.importer.version,
+                env!("CARGO_PKG_VERSION")
+            ))),
     }
 }
 
@@ -152,13 +157,28 @@ fn difference(evidence: &ForeignEvidence, found: &Results) -> Option<&'static st
     let samples = (found.sample_rows > 0).then(|| samples_of(found));
     let checks = [
         (evidence.format == found.format.name, "format is"),
+        (evidence.format_version == found.format_version, "version of the format is"),
+        (evidence.tool == found.tool, "tool is"),
         (evidence.tool_version == found.version, "version of the tool is"),
         (has_parts, "parts are"),
         (has_equal_rows(evidence, found), "numbers are"),
         (evidence.samples == samples, "rows of single requests are"),
         (evidence.not_read == found.not_read, "fields that were not read are"),
+        (evidence.remarks == found.remarks, "remarks are"),
     ];
     checks.into_iter().find(|(is_equal, _)| !is_equal).map(|(_, what)| what)
+}
+
+/// The most labels that are named.
+const SHOWN_LABELS: usize = 6;
+
+/// Returns the labels that the numbers have in the files and not in the evidence, in words: those that an earlier version of Assay did not read.
+fn further_labels(evidence: &ForeignEvidence, found: &Results) -> String {
+    let names = |rows: &'_ [assay_manifest::ForeignRow]| -> BTreeSet<String> {
+        rows.iter().flat_map(|row| row.labels.keys().map(|name| format!("`{name}`"))).collect()
+    };
+    let further: Vec<String> = names(&found.rows).difference(&names(&evidence.rows)).cloned().collect();
+    if further.is_empty() { String::new() } else { format!(": it lacks the labels {}", first_names(&further, SHOWN_LABELS)) }
 }
 
 /// Compares to the last bit.

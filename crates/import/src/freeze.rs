@@ -37,6 +37,8 @@ pub fn describe_results(files: &[FoundFile], at: Instant) -> Result<(ForeignEvid
     let evidence = ForeignEvidence {
         imported_at: at,
         format: results.format.name.to_owned(),
+        format_version: results.format_version.clone(),
+        tool: results.tool.clone(),
         tool_version: results.version.clone(),
         importer: Importer { version: env!("CARGO_PKG_VERSION").to_owned(), program: binary_digest()? },
         files: frozen_files(&results, files),
@@ -44,6 +46,7 @@ pub fn describe_results(files: &[FoundFile], at: Instant) -> Result<(ForeignEvid
         samples,
         rows: results.rows,
         not_read: results.not_read,
+        remarks: results.remarks,
         key: key_artifact(""),
     };
     Ok((evidence, results.samples))

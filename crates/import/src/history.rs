@@ -55,6 +55,10 @@ pub struct ForeignValue {
     pub id: Digest,
     /// The time of its import.
     pub imported_at: Instant,
+    /// The version of the format, if the format is one of several tools.
+    pub format_version: Option<String>,
+    /// The tool that measured, if the format is one of several tools and a file names it.
+    pub tool: Option<String>,
     /// The version of the tool, if a file states it.
     pub tool_version: Option<String>,
     /// The number.
@@ -94,6 +98,8 @@ pub fn histories(pieces: &[Piece<'_>], name: &str) -> Vec<ForeignHistory> {
                 name: piece.name.clone(),
                 id: piece.id,
                 imported_at: piece.body.imported_at,
+                format_version: piece.body.format_version.clone(),
+                tool: piece.body.tool.clone(),
                 tool_version: piece.body.tool_version.clone(),
                 value: row.value,
             });

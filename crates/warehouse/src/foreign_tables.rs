@@ -42,6 +42,8 @@ pub static FOREIGN_EVIDENCE_DIM: Table = Table {
         &[
             text("name", "The name that the importer gave it."),
             text("format", "The format of its files, such as `aiperf`."),
+            Column::text("format_version", "The version of the format, if it is one of several tools."),
+            Column::text("tool", "The tool that measured, if the format is one of several tools and a file names it."),
             Column::text("tool_version", "The version of the tool, if a file states it."),
             Column::instant("imported_at_ns", "The time of the import.").required(),
             text("importer_version", "The version of Assay that read the files."),
@@ -50,6 +52,7 @@ pub static FOREIGN_EVIDENCE_DIM: Table = Table {
             int("numbers", "The number of rows of `foreign_outcome_fact`."),
             int("samples", "The number of rows of single requests or iterations."),
             int("not_read", "The number of values that were not read."),
+            int("remarks", "The number of remarks about figures of its files that do not agree."),
         ],
         GRADE,
         ID,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use assay_foreign::{Relation, better_direction_of, field_of_metric, is_level, part_holds_numbers};
+use assay_gate::foreign::{FEWER_LABELS_HINT, differing_labels};
 use assay_import::{Reading, SampleValues, Series, series};
 use assay_manifest::{ForeignEvidence, ForeignRow};
 use assay_report::comparison::{
@@ -15,7 +16,9 @@ use assay_stage::{ErrorCode, Exit, Failure};
 use assay_stats::{Cluster, Interval, Method, NoInterval, Samples, cluster, median_interval};
 use serde_json::{Value, json};
 
-use crate::commands::foreign_evidence::{FIRST_LINE, Opened, PAGE, absent, aligned, labels_text, locate_named, open, tool};
+use crate::commands::foreign_evidence::{
+    FIRST_LINE, Opened, PAGE, absent, aligned, labels_text, locate_named, open, origin, tool,
+};
 use crate::output;
 
 /// The number of numbers that cannot be compared that are shown.
@@ -54,17 +57,22 @@ struct Side<'a> {
 impl Side<'_> {
     /// Returns the lines with the tool, its version, and the files that are absent.
     fn lines(&self) -> Vec<String> {
-        let version = self.body.tool_version.as_deref().unwrap_or("of a version that its files do not state");
-        let mut lines = vec![format!("{}  {} {}", self.name, tool(self.body), version.escape_debug())];
+        let mut lines = vec![format!("{}  {}", self.name, origin(self.body))];
         let line = |path: &String| format!("absent  `{}` of {}: no number was read again", path.escape_debug(), self.name);
         lines.extend(absent(self.reading).iter().map(line));
+        lines.extend(self.remarks());
         lines
+    }
+
+    /// Returns the sentences about figures of its files that do not agree.
+    fn remarks(&self) -> impl Iterator<Item = String> {
+        self.body.remarks.iter().map(|remark| format!("{}: {}", self.name, remark.escape_debug()))
     }
 
     fn json(&self) -> Value {
         json!({
-            "side": self.name, "tool": tool(self.body), "tool_version": self.body.tool_version,
-            "read_again": *self.reading == Reading::Equal, "absent": absent(self.reading),
+            "side": self.name, "format": self.body.format, "format_version": self.body.format_version, "tool": tool(self.body),
+            "tool_version": self.body.tool_version, "remarks": self.body.remarks, "read_again": *self.reading == Reading::Equal, "absent": absent(self.reading),
         })
     }
 }
@@ -145,13 +153,21 @@ pub(crate) fn compare(place: &RunStore, names: [&str; 2], output: &ComparisonOut
         output::diagnostic(format!("wrote the comparison to {}", folder.display()));
     }
     if !has_common {
-        return Err(Failure::new(
-            ErrorCode::NothingCompared,
-            "the two have no number of the same definition and labels in common",
-        )
-        .hint(format!("{PAGE} states the definitions; labels are the load and other circumstances")));
+        return Err(nothing_compared(bodies));
     }
     Ok(output::established(opened.iter().all(|opened| opened.evidence.established)))
+}
+
+/// Returns the failure of two pieces without a common number, with the labels by which they differ.
+fn nothing_compared([baseline, candidate]: [&ForeignEvidence; 2]) -> Failure {
+    let labels = differing_labels([&[baseline], &[candidate]], SIDES);
+    let why = labels.as_ref().map_or_else(String::new, |labels| format!(": {}", labels.text.escape_debug()));
+    let message = format!("the two have no number of the same definition and labels in common{why}");
+    let hint = match labels {
+        Some(labels) if labels.is_of_one_side => FEWER_LABELS_HINT.to_owned(),
+        _ => format!("{PAGE} states the definitions; labels are the load and other circumstances"),
+    };
+    Failure::new(ErrorCode::NothingCompared, message).hint(hint)
 }
 
 /// Writes the page and the document.
@@ -204,6 +220,7 @@ fn page<'a>(
             .then(|| format!("files of {} are absent, so its numbers were not read again", side.name))
     };
     remarks.extend(sides.iter().filter_map(absent));
+    remarks.extend(sides.iter().flat_map(|side| side.remarks()));
     ForeignComparison {
         sides: opened.each_ref().map(compared_evidence),
         remarks,
@@ -221,8 +238,7 @@ fn compared_evidence(opened: &Opened) -> ComparedEvidence<'_> {
     ComparedEvidence {
         name: opened.evidence.manifest.header.run_id.as_str(),
         id: opened.evidence.reference.manifest,
-        tool: tool(body),
-        version: body.tool_version.as_deref(),
+        origin: origin(body),
         imported_at: body.imported_at,
         signer: &opened.evidence.signer,
         established: opened.evidence.established,
@@ -622,7 +638,12 @@ mod tests {
         assert_eq!(why(&other), "the tools differ: JMH and hyperfine");
         assert_eq!(compare_lines(&both(&one, &Reading::Equal), &[], &[], &[]), [FIRST_LINE, "A  JMH 1", "B  JMH 1", ""]);
         let document = both(&unknown, &lost)[1].json();
-        assert_eq!(document, json!({"side": "B", "tool": "JMH", "tool_version": null, "read_again": false, "absent": ["f"]}));
+        assert_eq!(
+            document,
+            json!({
+                "side": "B", "format": "jmh", "format_version": null, "tool": "JMH", "tool_version": null, "remarks": [], "read_again": false, "absent": ["f"],
+            })
+        );
     }
 
     #[test]

@@ -172,15 +172,13 @@ pub(crate) fn id_lines(name: &RunId, reference: &InputRef, store_uri: &str) -> [
 
 /// Returns the lines that show foreign evidence.
 pub(crate) fn evidence_lines(evidence: &ForeignEvidence) -> Vec<String> {
-    let tool = tool(evidence);
-    let version = evidence.tool_version.as_deref().unwrap_or("of a version that its files do not state");
     let of_samples = |rows: u64| format!(", {} of single requests or iterations", counted(rows, "row"));
     let samples = evidence.samples.as_ref().map(|samples| of_samples(samples.rows.0));
     let mut lines = vec![
         FIRST_LINE.to_owned(),
         format!(
-            "{tool} {}: {}, {}{}",
-            version.escape_debug(),
+            "{}: {}, {}{}",
+            origin(evidence),
             counted(evidence.files.len() as u64, "file"),
             counted(evidence.rows.len() as u64, "number"),
             samples.unwrap_or_default()
@@ -189,6 +187,7 @@ pub(crate) fn evidence_lines(evidence: &ForeignEvidence) -> Vec<String> {
     ];
     lines.extend(table(&evidence.rows));
     lines.push(String::new());
+    lines.extend(remark_lines(&evidence.remarks));
     lines.push(format!("metrics with a prefix are defined by the tool: {PAGE}#{}", evidence.format));
     for file in &evidence.files {
         lines.push(format!("file    {}  {}  {}", file.artifact.digest.short(), file.part, file.path.escape_debug()));
@@ -198,9 +197,19 @@ pub(crate) fn evidence_lines(evidence: &ForeignEvidence) -> Vec<String> {
     lines
 }
 
-/// Returns the name of the tool that wrote the results.
+/// Returns the lines of figures that do not agree.
+pub(super) fn remark_lines(remarks: &[String]) -> Vec<String> {
+    remarks.iter().map(|remark| format!("remark  {}", remark.escape_debug())).collect()
+}
+
+/// Returns the tool that measured with its version, and the format if it is one of several tools.
+pub(super) fn origin(evidence: &ForeignEvidence) -> String {
+    evidence.origin(tool_of_format(&evidence.format)).escape_debug().to_string()
+}
+
+/// Returns the name of the tool that measured.
 pub(super) fn tool(evidence: &ForeignEvidence) -> &str {
-    tool_of_format(&evidence.format)
+    evidence.tool.as_deref().unwrap_or_else(|| tool_of_format(&evidence.format))
 }
 
 /// Returns the name of the tool of a format; an unknown format has no other name.

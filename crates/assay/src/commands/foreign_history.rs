@@ -14,7 +14,7 @@ use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure};
 use assay_stats::change_point::DEFAULT_LEVEL;
 use serde_json::{Value, json};
 
-use crate::commands::foreign_evidence::{FIRST_LINE, aligned, tool_of_format};
+use crate::commands::foreign_evidence::{FIRST_LINE, aligned, tool, tool_of_format};
 use crate::commands::history::{Changes, write};
 use crate::commands::signed_evidence::{SignedEvidence, report_unknown_signers};
 use crate::output;
@@ -139,7 +139,7 @@ fn as_run(value: &ForeignValue, before: Option<&ForeignValue>) -> history::Run {
         hardware_changed: false,
         software_changed: false,
         pipeline_changed: false,
-        tool_changed: before.is_some_and(|before| before.tool_version != value.tool_version),
+        tool_changed: before.is_some_and(|before| before.tool_version != value.tool_version || before.tool != value.tool),
         address: None,
         evidence: Some(value.id),
     }
@@ -153,14 +153,15 @@ fn seed(found: &ForeignHistory) -> [u8; 32] {
 
 /// Returns the first line: the tools that measured the values, with their versions.
 fn origin(found: &[ForeignHistory]) -> String {
-    let mut tools: BTreeMap<&str, BTreeSet<Option<&str>>> = BTreeMap::new();
+    let mut tools: BTreeMap<(&str, String), BTreeSet<Option<&str>>> = BTreeMap::new();
     for history in found {
-        let versions = history.values.iter().map(|value| value.tool_version.as_deref());
-        tools.entry(tool_of_format(&history.format)).or_default().extend(versions);
+        for value in &history.values {
+            tools.entry(tool_and_format(&history.format, value)).or_default().insert(value.tool_version.as_deref());
+        }
     }
-    let of_tool = |(tool, versions): (&str, &BTreeSet<Option<&str>>)| {
+    let of_tool = |((tool, format), versions): (&(&str, String), &BTreeSet<Option<&str>>)| {
         if versions.iter().all(Option::is_none) {
-            return format!("{tool} of a version that its files do not state");
+            return format!("{tool} of a version that its files do not state{format}");
         }
         let mut named: Vec<String> =
             versions.iter().flatten().take(SHOWN_VERSIONS).map(|version| (*version).to_owned()).collect();
@@ -170,10 +171,17 @@ fn origin(found: &[ForeignHistory]) -> String {
         if versions.contains(&None) {
             named.push("a version that its files do not state".to_owned());
         }
-        format!("{tool} {}", named.join(" and "))
+        format!("{tool} {}{format}", named.join(" and "))
     };
-    let tools: Vec<String> = tools.iter().map(|(tool, versions)| of_tool((tool, versions))).collect();
+    let tools: Vec<String> = tools.iter().map(of_tool).collect();
     format!("foreign: measured by {}, not by Assay", tools.join(", "))
+}
+
+/// Returns the tool that measured a value, and ` in FORMAT VERSION` if the format is one of several tools.
+fn tool_and_format<'a>(format: &'a str, value: &'a ForeignValue) -> (&'a str, String) {
+    let known = tool_of_format(format);
+    let format = value.format_version.as_ref().map_or_else(String::new, |version| format!(" in {known} {version}"));
+    (value.tool.as_deref().unwrap_or(known), format)
 }
 
 fn show(
@@ -258,7 +266,7 @@ fn evidence_cells((reference, signed): &Signed) -> [String; 7] {
     let body = &signed.manifest.body;
     [
         signed.manifest.header.run_id.to_string(),
-        tool_of_format(&body.format).to_owned(),
+        tool(body).escape_debug().to_string(),
         body.tool_version.as_deref().map_or_else(|| "-".to_owned(), |version| version.escape_debug().to_string()),
         body.imported_at.to_seconds(),
         body.rows.len().to_string(),
@@ -270,7 +278,7 @@ fn evidence_cells((reference, signed): &Signed) -> [String; 7] {
 fn evidence_json((reference, signed): &Signed) -> Value {
     let body = &signed.manifest.body;
     json!({
-        "name": signed.manifest.header.run_id, "id": reference.manifest, "format": body.format, "tool": tool_of_format(&body.format),
+        "name": signed.manifest.header.run_id, "id": reference.manifest, "format": body.format, "format_version": body.format_version, "tool": tool(body),
         "tool_version": body.tool_version, "imported_at": body.imported_at, "signer": signed.signer, "established": signed.established,
         "files": body.files.len(), "numbers": body.rows.len(), "samples": body.samples.as_ref().map_or(0, |samples| samples.rows.0),
     })
@@ -336,6 +344,8 @@ mod tests {
                 name: "a".parse().expect("a name"),
                 id: Digest::compute(b"id"),
                 imported_at: "2026-01-01T00:00:00.000000000Z".parse().expect("an instant"),
+                format_version: None,
+                tool: None,
                 tool_version: version.map(str::to_owned),
                 value: 1.0,
             };

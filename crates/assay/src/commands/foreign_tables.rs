@@ -155,10 +155,12 @@ impl Rows {
 fn evidence_row(id: &str, signed: &SignedForeignEvidence) -> Result<Row, Failure> {
     let body = &signed.manifest.body;
     let count = |number: usize| Value::from_count(number as u64);
-    let cells: [(&str, Value); 12] = [
+    let cells: [(&str, Value); 15] = [
         ("evidence_id", id.into()),
         ("name", signed.manifest.header.run_id.as_str().into()),
         ("format", body.format.as_str().into()),
+        ("format_version", body.format_version.as_deref().into()),
+        ("tool", body.tool.as_deref().into()),
         ("tool_version", body.tool_version.as_deref().into()),
         ("imported_at_ns", body.imported_at.into()),
         ("importer_version", body.importer.version.as_str().into()),
@@ -167,6 +169,7 @@ fn evidence_row(id: &str, signed: &SignedForeignEvidence) -> Result<Row, Failure
         ("numbers", count(body.rows.len())),
         ("samples", Value::from_count(body.samples.as_ref().map_or(0, |samples| samples.rows.0))),
         ("not_read", Value::from_count(body.not_read.iter().map(|fields| fields.count.0).sum())),
+        ("remarks", count(body.remarks.len())),
         ("grade", "foreign".into()),
     ];
     let row = cells.into_iter().try_fold(Row::new(&FOREIGN_EVIDENCE_DIM), |row, (column, value)| row.with(column, value));

@@ -697,18 +697,21 @@ fn foreign_evidence() -> ForeignEvidence {
     let row = |metric: &str, statistic: &str, unit: &str, value: f64| json!({"metric": metric, "statistic": statistic, "unit": unit, "value": value, "labels": {"concurrency": "2"}});
     body(json!({
         "imported_at": at(800_000),
-        "format": "aiperf",
+        "format": "benchmark-report",
+        "format_version": "0.2",
+        "tool": "vllm",
         "tool_version": "0.13.0",
         "importer": {"version": "0.1.0", "program": digest("assay")},
         "files": [{
-            "path": "profile_export_aiperf.json", "part": "summary", "artifact": artifact("files/0000", 20_948, "application/octet-stream"),
+            "path": "report.json", "part": "report", "artifact": artifact("files/0000", 20_948, "application/octet-stream"),
         }],
-        "rows": [row("icl_ms", "p99", "ms", 4.2), row("aiperf.ttft", "count", "1", 8.0)],
+        "rows": [row("icl_ms", "p99", "ms", 4.2), row("benchmark-report.ttft", "count", "1", 8.0)],
         "samples": {
-            "rows": "8", "units": {"aiperf.ttft": "ms"}, "artifact": artifact("samples.jsonl", 4_011, "application/jsonl"),
+            "rows": "8", "units": {"benchmark-report.ttft": "ms"}, "artifact": artifact("samples.jsonl", 4_011, "application/jsonl"),
         },
         "not_read": [{"field": "input_config", "why": "the configuration, which is no result", "count": "31"}],
         "left_out": [{"field": "inputs.json", "why": "the file is of no format that is read", "count": "1"}],
+        "remarks": ["`report.json`: of `icl_ms`, its p50 is 4.3 ms, and its p99 is 4.2 ms"],
         "key": artifact("keys/import.pub", 178, "application/x-pem-file"),
     }))
 }
@@ -717,7 +720,7 @@ fn foreign_evidence() -> ForeignEvidence {
 fn foreign_verdict(evidence: InputRef) -> ForeignVerdict {
     let piece = |name: &str, evidence: InputRef| {
         json!({
-            "name": name, "evidence": evidence, "format": "aiperf", "tool_version": "0.13.0", "imported_at": at(800_000),
+            "name": name, "evidence": evidence, "format": "benchmark-report", "format_version": "0.2", "tool": "vllm", "tool_version": "0.13.0", "imported_at": at(800_000),
             "signer": "local-import", "established": true,
         })
     };
@@ -753,7 +756,7 @@ fn foreign_verdict(evidence: InputRef) -> ForeignVerdict {
             "detectable": 0.4, "more_pieces": 5,
         }],
         "not_judged": [{
-            "number": number("aiperf.ttft", "count", "1"), "baseline_median": 8.0, "candidate_median": 8.0,
+            "number": number("benchmark-report.ttft", "count", "1"), "baseline_median": 8.0, "candidate_median": 8.0,
             "why": "its statistic is no level of the metric",
         }],
         "not_judged_count": "1",

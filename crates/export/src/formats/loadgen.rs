@@ -23,6 +23,7 @@ pub(crate) static FORMAT: ExportFormat = ExportFormat {
     write,
 };
 
+const REQUESTS: &str = "LoadGen has no failed and no cancelled requests, so its own counts have no place for them";
 const OK: &str = "LoadGen has no failed requests; here they are left out of latencies";
 
 const FIELDS: &[ExportField] = &[
@@ -46,12 +47,20 @@ const FIELDS: &[ExportField] = &[
         "assay_{}",
         "the run, the digest of its result, the version of Assay, the case, the point, the trial and the workload's digest",
     ),
+    differs("assay_requests_ok", "the requests that succeeded, in both files: those of all numbers", REQUESTS),
+    differs("assay_requests_failed", "the requests that were sent and failed, in both files", REQUESTS),
+    differs("assay_requests_cancelled", "the requests that the client cancelled or ended, in both files", REQUESTS),
+    differs("assay_requests_not_sent", "the requests that were due and not sent, in both files", REQUESTS),
     same("key", "the name of the value in `mlperf_log_detail.txt`"),
     same("value", "its value: as in the summary, and `INVALID` for `result_validity`"),
     same("namespace", "`mlperf::logging`"),
     same("event_type", "`POINT_IN_TIME`"),
     same("time_ms", "0: the values are of the whole trial"),
-    same("metadata.is_error", "false"),
+    differs(
+        "metadata.is_error",
+        "true for `assay_requests_failed` if it is above 0, so that LoadGen's reader of logs counts an error; else false",
+        "LoadGen marks its own errors so",
+    ),
     same("metadata.is_warning", "false"),
     same("metadata.file", "empty: the line is not from LoadGen's source"),
     same("metadata.line_no", "0"),
@@ -96,8 +105,13 @@ fn scenario(of: ServingTrial<'_>) -> Option<&'static str> {
     }
 }
 
+/// The name of the number of failed requests.
+const FAILED: &str = "assay_requests_failed";
+
 /// The numbers of a trial by LoadGen's definitions, in nanoseconds and per second.
 struct Numbers {
+    /// The requests by their outcome.
+    requests: [(&'static str, usize); 4],
     latency: Option<Samples>,
     first_token: Option<Samples>,
     per_token: Option<Samples>,
@@ -110,7 +124,14 @@ impl Numbers {
         let span = measured.span_s(|sent| sent.record.intended_ns.unwrap_or(sent.start_ns), |sent| sent.record.end_ns);
         let tokens = measured.total(|sent| sent.record.output_tokens).map(|tokens| tokens as f64);
         let gaps = measured.ok.len().checked_sub(1).filter(|gaps| *gaps > 0).map(|gaps| gaps as f64);
+        let (cancelled, sent) = (measured.ended_by_client(), measured.ok.len() + measured.not_ok.len());
         Self {
+            requests: [
+                ("assay_requests_ok", measured.ok.len()),
+                (FAILED, measured.not_ok.len() - cancelled),
+                ("assay_requests_cancelled", cancelled),
+                ("assay_requests_not_sent", measured.due.saturating_sub(sent)),
+            ],
             latency: Samples::new(measured.samples(|sent| since_scheduled(*sent, sent.record.end_ns)), 1.0),
             first_token: Samples::new(measured.samples(|sent| first_token(*sent)), 1.0),
             per_token: Samples::new(measured.samples(|sent| per_token(*sent)), 1.0),
@@ -173,6 +194,7 @@ fn summary(run: &ExportedRun, of: ServingTrial<'_>, scenario: &str, numbers: &Nu
     lines.extend([String::new(), RULE.to_owned(), "Test Parameters Used".to_owned(), RULE.to_owned()]);
     lines.push("samples_per_query : 1".to_owned());
     lines.extend(of.serving.arrival.rate().map(|rate| format!("target_qps : {rate}")));
+    lines.extend(numbers.requests.map(|(name, count)| format!("{name} : {count}")));
     lines.extend(origin(run, of.load, of.trial).map(|(name, value)| format!("{name} : {value}")));
     lines.push(String::new());
     lines.join("\n")
@@ -181,6 +203,7 @@ fn summary(run: &ExportedRun, of: ServingTrial<'_>, scenario: &str, numbers: &Nu
 fn detail(run: &ExportedRun, of: ServingTrial<'_>, numbers: &Numbers) -> String {
     let mut values: Vec<(String, Value)> =
         origin(run, of.load, of.trial).into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+    values.extend(numbers.requests.map(|(name, count)| (name.to_owned(), json!(count))));
     values.extend(scenario(of).map(|scenario| ("effective_scenario".to_owned(), json!(scenario))));
     values.push(("effective_test_mode".to_owned(), json!("PerformanceOnly")));
     values.extend(of.serving.arrival.rate().map(|rate| ("effective_target_qps".to_owned(), json!(rate))));
@@ -193,8 +216,9 @@ fn detail(run: &ExportedRun, of: ServingTrial<'_>, numbers: &Numbers) -> String 
 }
 
 fn line(key: &str, value: &Value) -> Value {
+    let is_error = key == FAILED && value.as_u64() != Some(0);
     json!({
         "key": key, "value": value, "time_ms": 0.0, "namespace": "mlperf::logging", "event_type": "POINT_IN_TIME",
-        "metadata": {"is_error": false, "is_warning": false, "file": "", "line_no": 0, "pid": 0, "tid": 0},
+        "metadata": {"is_error": is_error, "is_warning": false, "file": "", "line_no": 0, "pid": 0, "tid": 0},
     })
 }

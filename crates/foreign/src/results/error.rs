@@ -18,9 +18,16 @@ pub enum ResultsError {
         /// That tool.
         other: &'static str,
     },
-    /// Files of two versions of a tool.
-    #[error("the files state two versions of the tool, `{0}` and `{1}`: import each by itself")]
-    Versions(String, String),
+    /// Files of two versions, or of two tools that write one format.
+    #[error("the files state two {what}, `{first}` and `{second}`: import each by itself")]
+    Versions {
+        /// The kind of what differs, in the plural.
+        what: &'static str,
+        /// The value of a file.
+        first: String,
+        /// The value of another file.
+        second: String,
+    },
     /// A file is cut off or damaged after its beginning.
     #[error("`{file}` is damaged in document {document}: {what}")]
     Damaged {
@@ -129,7 +136,7 @@ impl ResultsError {
             Self::Uneven { .. } => {
                 Some("both lists have an element for each request: the file was changed after the tool wrote it")
             }
-            Self::Mixed { .. } | Self::Versions(..) | Self::TooLarge(_) => {
+            Self::Mixed { .. } | Self::Versions { .. } | Self::TooLarge(_) => {
                 Some("name the files of one run, or a folder of these alone")
             }
             Self::Unknown | Self::NoRows(_) | Self::OnlyLeftOut { .. } | Self::Credential { .. } => None,

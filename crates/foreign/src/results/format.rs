@@ -35,6 +35,9 @@ pub struct ResultExample {
 /// The origin of an example that a tool wrote.
 pub(crate) const WRITTEN_BY_TOOL: &str = "written by the tool";
 
+/// The origin of an example that a tool wrote, and that states more requests than it lists.
+pub(crate) const SHORTENED: &str = "written by the tool; most of its single requests are left out";
+
 /// The origin of an example that follows the documentation or the source of a tool.
 pub(crate) const BY_DOCUMENTED_FORMAT: &str = "by the documented format; the tool did not write it";
 
@@ -46,11 +49,32 @@ pub(crate) struct Part {
     pub(crate) form: Form,
     /// Decides by the shape of the first document.
     pub(crate) recognises: fn(&Value) -> bool,
-    /// The place of the tool's version; empty if no file states it.
-    pub(crate) version: &'static str,
+    pub(crate) version: Version,
     pub(crate) scopes: &'static [Scope],
     /// Fields that are known and not read: the beginning of their path, and the reason.
     pub(crate) not_read: &'static [(&'static str, &'static str)],
+}
+
+/// The places of the version that a file states.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Version {
+    /// The file states none.
+    Unstated,
+    /// The file is that of one tool, whose version it states.
+    OfTool(&'static str),
+    /// The format is written by several tools: the version of the format, and the tool that measured with its version.
+    OfFormat { format: &'static str, tool: &'static str, tool_version: &'static str },
+}
+
+impl Version {
+    /// Returns the paths of the version of the format, of the tool's name, and of its version; `None` if the file does not state it.
+    pub(crate) fn places(self) -> [Option<&'static str>; 3] {
+        match self {
+            Self::Unstated => [None; 3],
+            Self::OfTool(tool_version) => [None, None, Some(tool_version)],
+            Self::OfFormat { format, tool, tool_version } => [Some(format), Some(tool), Some(tool_version)],
+        }
+    }
 }
 
 /// The form of a file.
@@ -91,6 +115,8 @@ pub(crate) enum ScopeKind {
     Statistics,
     /// One request or iteration: each is a row of the samples.
     Samples,
+    /// None: its labels are those of the numbers of the other files of the folder.
+    Beside,
 }
 
 /// A label of the rows of a scope. Its place is looked for in the scope, then in what surrounds it.
@@ -105,8 +131,9 @@ pub(crate) struct Label {
 pub(crate) enum Place {
     /// A path.
     At(&'static str),
-    /// An object, each of whose members is a label of its own. It is looked for like a path.
-    Members(&'static str),
+    /// An object or a list, each of whose values is a label of its own, whatever its depth, unless another label of the table names it. It is looked for
+    /// like a path. Members of the names in `but` are no labels.
+    Members { at: &'static str, but: &'static [&'static str] },
     /// A value of any shape, as JSON. It is looked for like a path; null is none.
     Whole(&'static str),
     /// The folder of the file, relative to the one that is imported.

@@ -7,6 +7,7 @@
 //! No I/O: callers pass in bytes. Nothing is guessed: a field that no table has is counted as not read, and a number that is none, or has an
 //! unknown unit, is an error that names it.
 
+mod contradictions;
 mod credential;
 mod direction;
 mod document;
@@ -14,6 +15,7 @@ mod error;
 mod format;
 mod formats;
 mod left_out;
+mod members;
 mod not_read;
 mod page;
 mod path;

@@ -82,8 +82,8 @@ struct Known {
     statistics: BTreeSet<String>,
     /// Beginning and end of paths with a statistic between.
     named: Vec<(String, String)>,
-    /// The paths of objects whose members are labels.
-    objects: BTreeSet<String>,
+    /// The paths of objects whose values are labels, and the names of members that are none.
+    objects: Vec<(String, &'static [&'static str])>,
     /// The last names of paths of labels and units, which may lie in what surrounds a scope.
     near: BTreeSet<String>,
 }
@@ -94,12 +94,10 @@ impl Known {
             exact: BTreeSet::new(),
             statistics: BTreeSet::new(),
             named: Vec::new(),
-            objects: BTreeSet::new(),
+            objects: Vec::new(),
             near: BTreeSet::new(),
         };
-        if !part.version.is_empty() {
-            known.exact.insert(part.version.to_owned());
-        }
+        known.exact.extend(part.version.places().into_iter().flatten().map(str::to_owned));
         part.scopes.iter().for_each(|scope| known.add(scope));
         known
     }
@@ -110,8 +108,8 @@ impl Known {
                 Place::At(path) | Place::Whole(path) => {
                     self.near.insert(without_conditions(path));
                 }
-                Place::Members(path) => {
-                    self.objects.insert(join(&without_conditions(scope.at), path));
+                Place::Members { at, but } => {
+                    self.objects.push((join(&without_conditions(scope.at), &without_conditions(at)), but));
                 }
                 Place::Folder => {}
             }
@@ -142,9 +140,7 @@ impl Known {
         if self.reads(path) {
             return is_null.then(|| (object_of(path), EMPTY));
         }
-        let is_below =
-            |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[']));
-        if let Some((prefix, why)) = part.not_read.iter().find(|(prefix, _)| is_below(prefix)) {
+        if let Some((prefix, why)) = part.not_read.iter().find(|(prefix, _)| is_below(path, prefix)) {
             return Some(((*prefix).to_owned(), why));
         }
         Some((object_of(path), if is_null { EMPTY } else { UNKNOWN }))
@@ -158,12 +154,19 @@ impl Known {
         };
         let is_near =
             |place: &String| path.strip_suffix(place.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
+        let is_label =
+            |(object, but): &(String, &[&str])| is_below(path, object) && !path.split('/').any(|name| but.contains(&name));
         self.exact.contains(path)
-            || self.objects.contains(parent)
+            || self.objects.iter().any(is_label)
             || (self.statistics.contains(parent) && statistic(name).is_some())
             || self.named.iter().any(is_between)
             || self.near.iter().any(is_near)
     }
+}
+
+/// Returns true for the path of a value, or of one that is in it.
+fn is_below(path: &str, outer: &str) -> bool {
+    path.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[']))
 }
 
 /// Returns the path of the object of statistics that a value is of, or else the path itself: one line for a metric is enough.

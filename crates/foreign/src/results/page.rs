@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::direction::describe_direction;
-use super::format::{Label, Part, Place, Relation, ResultFormat};
+use super::format::{Label, Part, Place, Relation, ResultFormat, ScopeKind};
 use super::registry::RESULT_FORMATS;
 
 /// Returns the page.
@@ -27,7 +27,10 @@ pub fn results_page() -> String {
 fn labels(part: &Part) -> Vec<(String, String)> {
     let place = |label: &Label| match label.place {
         Place::At(path) => (label.name.to_owned(), format!("`{}`", path.replace('/', "."))),
-        Place::Members(path) => (format!("{}.NAME", label.name), format!("each member of `{}`", path.replace('/', "."))),
+        Place::Members { at, but } => {
+            let but = if but.is_empty() { String::new() } else { format!(", but `{}`", but.join("` and `")) };
+            (format!("{}.NAME", label.name), format!("each value in `{}` that is no other label{but}", at.replace('/', ".")))
+        }
         Place::Whole(path) => (label.name.to_owned(), format!("all of `{}`", path.replace('/', "."))),
         Place::Folder => (label.name.to_owned(), "the folder of the file".to_owned()),
     };
@@ -69,6 +72,9 @@ fn add_format(page: &mut String, format: &ResultFormat) {
             );
         }
         let labels = labels(part);
+        if part.scopes.iter().any(|scope| scope.kind == ScopeKind::Beside) {
+            page.push_str("\nIts labels are those of the numbers of the other files of its folder.\n");
+        }
         if !labels.is_empty() {
             page.push_str("\n| label | place |\n| --- | --- |\n");
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use assay_manifest::{ForeignRow, NotRead};
 use serde_json::Value;
 
+use super::contradictions::Contradictions;
 use super::credential;
 use super::document::{Documents, MAX_DOCUMENT_BYTES, broken_json, too_large};
 use super::error::ResultsError;
@@ -44,6 +45,10 @@ pub struct FilePart {
 pub struct Results {
     /// The format.
     pub format: &'static ResultFormat,
+    /// The version of the format, if the format is one of several tools.
+    pub format_version: Option<String>,
+    /// The tool that measured, if the format is one of several tools and a file names it.
+    pub tool: Option<String>,
     /// The version of the tool, if a file states it.
     pub version: Option<String>,
     /// The files of the format. The others were not read.
@@ -58,6 +63,8 @@ pub struct Results {
     pub units: BTreeMap<String, String>,
     /// The fields that were not read.
     pub not_read: Vec<NotRead>,
+    /// The figures of these files that do not agree, in words.
+    pub remarks: Vec<String>,
 }
 
 /// Reads the results that files of one tool state. Files of no known format are left out; [`Results::files`] has the others.
@@ -86,7 +93,7 @@ pub fn read_results(files: &[ResultFile<'_>]) -> Result<Results, ResultsError> {
             }
             _ => format = Some((found, file.path)),
         }
-        reader.read(index, file, part, content)?;
+        reader.read(index, file, (found, part), content)?;
         parts.push(FilePart { file: index, part: part.name });
     }
     let unknown = || files.iter().find_map(|file| broken_json(file.path, file.bytes)).unwrap_or(ResultsError::Unknown);
@@ -134,7 +141,9 @@ fn whole_lines(bytes: &[u8]) -> &[u8] {
 #[derive(Default)]
 struct Reader {
     found: Found,
-    version: Option<String>,
+    /// The version of the format, the tool that measured, and its version.
+    stated: [Option<String>; 3],
+    contradictions: Contradictions,
     /// The values of each kind of file.
     leaves: BTreeMap<&'static str, (Option<&'static Part>, Leaves)>,
     left_out: LeftOut,
@@ -145,27 +154,33 @@ impl Reader {
         &mut self,
         index: usize,
         file: &ResultFile<'_>,
-        part: &'static Part,
+        kind: (&'static ResultFormat, &'static Part),
         content: Content<'_>,
     ) -> Result<(), ResultsError> {
         match content {
             Content::Documents(documents) => documents
-                .for_each(file.path, |document, value| self.add(Spot { file: index, path: file.path, document }, part, value)),
+                .for_each(file.path, |document, value| self.add(Spot { file: index, path: file.path, document }, kind, value)),
             Content::Text(document) => {
                 let text = std::str::from_utf8(file.bytes).unwrap_or_default();
                 if credential::find_in_text(text) {
                     return Err(ResultsError::Credential { file: file.path.to_owned(), field: "the text".to_owned() });
                 }
-                self.add(Spot { file: index, path: file.path, document: 1 }, part, document)
+                self.add(Spot { file: index, path: file.path, document: 1 }, kind, document)
             }
         }
     }
 
-    fn add(&mut self, spot: Spot<'_>, part: &'static Part, mut document: Value) -> Result<(), ResultsError> {
+    fn add(
+        &mut self,
+        spot: Spot<'_>,
+        (format, part): (&'static ResultFormat, &'static Part),
+        mut document: Value,
+    ) -> Result<(), ResultsError> {
         let file = || spot.path.to_owned();
         if let Some(field) = credential::find(&document) {
             return Err(ResultsError::Credential { file: file(), field: shown(&field) });
         }
+        self.contradictions.check_document(spot, format.name, part.name, &document);
         if let Form::Prepared(prepare) = part.form {
             let uneven = |Uneven(first, second)| ResultsError::Uneven { file: file(), first, second };
             prepare(&mut document, &mut self.left_out).map_err(uneven)?;
@@ -174,30 +189,24 @@ impl Reader {
         let (known, leaves) = self.leaves.entry(part.name).or_default();
         *known = Some(part);
         leaves.add(&document);
-        self.set_version(part, &document)
+        self.set_versions(part, &document)
     }
 
-    fn set_version(&mut self, part: &Part, document: &Value) -> Result<(), ResultsError> {
-        let place = Some(part.version).filter(|place| !place.is_empty());
-        let mut stated = None;
-        if let Some(place) = place {
-            for_each_value(place, &mut vec![document], &mut |ancestors| {
-                stated = stated.take().or_else(|| crate::value::text(ancestors.last()?));
-                Ok::<(), ResultsError>(())
-            })?;
-        }
-        let Some(stated) = stated.filter(|text| text.len() <= 100) else { return Ok(()) };
-        match &self.version {
-            Some(known) if *known != stated => Err(ResultsError::Versions(known.clone(), stated)),
-            _ => {
-                self.version = Some(stated);
-                Ok(())
+    fn set_versions(&mut self, part: &Part, document: &Value) -> Result<(), ResultsError> {
+        const WHAT: [&str; 3] = ["versions of the format", "tools that measured", "versions of the tool"];
+        for ((known, what), place) in self.stated.iter_mut().zip(WHAT).zip(part.version.places()) {
+            let stated = place.and_then(|place| stated_at(place, document)).filter(|text| text.len() <= MAX_VERSION_BYTES);
+            let Some(second) = stated else { continue };
+            match known {
+                Some(first) if *first != second => return Err(ResultsError::Versions { what, first: first.clone(), second }),
+                _ => *known = Some(second),
             }
         }
+        Ok(())
     }
 
     fn finish(
-        self,
+        mut self,
         format: &'static ResultFormat,
         parts: Vec<FilePart>,
         files: &[ResultFile<'_>],
@@ -215,7 +224,24 @@ impl Reader {
         }
         not_read.sort();
         let paths: Vec<&str> = files.iter().map(|file| file.path).collect();
+        self.contradictions.check_rows(&self.found, &paths);
+        self.found.join_beside(&paths)?;
         let (rows, samples) = tell_apart(self.found, &paths)?;
-        Ok(Results { format, version: self.version, files: parts, rows, samples, sample_rows, units, not_read })
+        let ([format_version, tool, version], remarks) = (self.stated, self.contradictions.into_remarks());
+        Ok(Results { format, format_version, tool, version, files: parts, rows, samples, sample_rows, units, not_read, remarks })
     }
+}
+
+/// The longest text that is taken for a version or the name of a tool, in bytes.
+const MAX_VERSION_BYTES: usize = 100;
+
+/// Returns the first scalar at a path of a document, as a text.
+fn stated_at(place: &str, document: &Value) -> Option<String> {
+    let mut stated = None;
+    let visited: Result<(), std::convert::Infallible> = for_each_value(place, &mut vec![document], &mut |ancestors| {
+        stated = stated.take().or_else(|| crate::value::text(ancestors.last()?));
+        Ok(())
+    });
+    let Ok(()) = visited;
+    stated
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::error::ResultsError;
 use super::format::{Label, Part, Place, ResultField, Scope, ScopeKind, Shape, Unit};
+use super::members::Members;
 use super::path::{at, for_each, join, split_at_list, text_near};
 use super::statistic::statistic;
 
@@ -17,13 +18,13 @@ pub(crate) const MAX_SAMPLE_ROWS: u64 = 2_000_000;
 /// The most bytes of rows of single requests or iterations.
 pub(crate) const MAX_SAMPLE_BYTES: usize = 512 << 20;
 /// The most labels of a row. Each row has its own, so a document with many would take much more memory than its size.
-const MAX_LABELS: usize = 64;
+pub(crate) const MAX_LABELS: usize = 64;
 /// The most bytes of the labels of all rows.
 const MAX_LABEL_BYTES: usize = 64 << 20;
 /// The longest value of a label, in bytes. The rest of a longer one is replaced by a digest.
 const MAX_VALUE_BYTES: usize = 1_000;
 /// The longest name of a label, in bytes.
-const MAX_NAME_BYTES: usize = 200;
+pub(crate) const MAX_NAME_BYTES: usize = 200;
 
 /// Labels by name.
 pub(crate) type Labels = BTreeMap<String, String>;
@@ -58,6 +59,8 @@ pub(crate) struct Found {
     sample_bytes: usize,
     /// The unit of each metric of these rows.
     pub(crate) units: BTreeMap<&'static str, &'static str>,
+    /// The labels that a file gives to the numbers of the others of its folder, by folder.
+    beside: BTreeMap<String, Labels>,
 }
 
 /// The place of a document.
@@ -92,9 +95,14 @@ impl Found {
     }
 
     fn read_scope(&mut self, spot: Spot<'_>, origin: Origin, scope: &Scope, ancestors: &[&Value]) -> Result<(), ResultsError> {
-        let labels = labels(spot, scope.labels, ancestors)?;
-        if scope.kind == ScopeKind::Samples {
-            return self.add_sample(spot, origin, scope, ancestors, labels);
+        let labels = labels(spot, scope.labels, ancestors);
+        match scope.kind {
+            ScopeKind::Statistics => {}
+            ScopeKind::Samples => return self.add_sample(spot, origin, scope, ancestors, labels),
+            ScopeKind::Beside => {
+                self.add_beside(spot, labels);
+                return Ok(());
+            }
         }
         for field in scope.fields {
             for Number { statistic, value, unit } in numbers(spot, scope, field, ancestors)? {
@@ -106,13 +114,48 @@ impl Found {
         Ok(())
     }
 
+    /// Adds labels for the numbers of a folder. If two of its files state one differently, its value names both.
+    fn add_beside(&mut self, spot: Spot<'_>, labels: Labels) {
+        let beside = self.beside.entry(folder(spot.path).to_owned()).or_default();
+        for (name, value) in labels {
+            match beside.get_mut(&name) {
+                Some(known) if *known != value => *known = shortened_value(format!("{known} or {value}")),
+                Some(_) => {}
+                None => drop(beside.insert(name, value)),
+            }
+        }
+    }
+
+    /// Gives each number the labels that another file of its folder has for it. Its own labels count more.
+    ///
+    /// # Errors
+    /// Fails if the labels are too large.
+    pub(crate) fn join_beside(&mut self, paths: &[&str]) -> Result<(), ResultsError> {
+        let beside = std::mem::take(&mut self.beside);
+        let of_file = |file: usize| paths.get(file).and_then(|path| beside.get(folder(path)));
+        for PlacedRow { row, origin } in &mut self.rows {
+            let added = of_file(origin.file).map_or(0, |more| join_labels(&mut row.labels, more));
+            self.label_bytes += added;
+            if self.label_bytes > MAX_LABEL_BYTES {
+                return Err(too_many_labels());
+            }
+        }
+        for ((origin, mut labels), values) in std::mem::take(&mut self.samples) {
+            if let Some(more) = of_file(origin.file) {
+                join_labels(&mut labels, more);
+            }
+            self.samples.entry((origin, labels)).or_default().extend(values);
+        }
+        Ok(())
+    }
+
     fn add_row(&mut self, placed: PlacedRow) -> Result<(), ResultsError> {
         self.label_bytes += placed.row.labels.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
         if self.rows.len() >= MAX_ROWS {
             return Err(ResultsError::TooLarge(format!("{MAX_ROWS} numbers")));
         }
         if self.label_bytes > MAX_LABEL_BYTES {
-            return Err(ResultsError::TooLarge(format!("{} MiB of labels", MAX_LABEL_BYTES >> 20)));
+            return Err(too_many_labels());
         }
         self.rows.push(placed);
         Ok(())
@@ -156,32 +199,46 @@ pub(crate) fn too_many_samples() -> ResultsError {
     ResultsError::TooLarge(format!("{MAX_SAMPLE_ROWS} requests or iterations, or {size} MiB of them"))
 }
 
-fn labels(spot: Spot<'_>, labels: &[Label], ancestors: &[&Value]) -> Result<Labels, ResultsError> {
+fn too_many_labels() -> ResultsError {
+    ResultsError::TooLarge(format!("{} MiB of labels", MAX_LABEL_BYTES >> 20))
+}
+
+/// Adds the labels that are absent, and returns the number of their bytes.
+fn join_labels(labels: &mut Labels, more: &Labels) -> usize {
+    let mut added = 0;
+    for (name, value) in more {
+        labels.entry(name.clone()).or_insert_with(|| {
+            added += name.len() + value.len();
+            value.clone()
+        });
+    }
+    added
+}
+
+/// Returns the folder of a path; empty for a file of the folder that is imported.
+pub(crate) fn folder(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+/// Returns the labels of a scope: at most [`MAX_LABELS`], of which each that the table lists has its place.
+fn labels(spot: Spot<'_>, table: &[Label], ancestors: &[&Value]) -> Labels {
+    let near = |path| ancestors.iter().rev().find_map(|value| at(value, path)).filter(|value| !value.is_null());
     let mut found = Labels::new();
-    for label in labels {
-        match label.place {
-            Place::At(path) => found.extend(text_near(ancestors, path).map(|value| (label.name.to_owned(), value))),
-            Place::Members(path) => {
-                let members = ancestors.iter().rev().find_map(|value| at(value, path)?.as_object());
-                let named =
-                    |(name, value): (&String, &Value)| Some((format!("{}.{name}", label.name), crate::value::text(value)?));
-                found.extend(members.into_iter().flatten().filter_map(named).take(MAX_LABELS + 1));
+    for (place, label) in table.iter().enumerate() {
+        let one = match label.place {
+            Place::At(path) => text_near(ancestors, path),
+            Place::Members { at, but } => {
+                let room = MAX_LABELS.saturating_sub(found.len() + table.len() - place - 1);
+                let members = Members { at, but, table, room };
+                found.extend(near(at).into_iter().flat_map(|object| members.labels(label.name, object)));
+                continue;
             }
-            Place::Whole(path) => {
-                let value = ancestors.iter().rev().find_map(|value| at(value, path)).filter(|value| !value.is_null());
-                found.extend(value.map(|value| (label.name.to_owned(), value.to_string())));
-            }
-            Place::Folder => {
-                let folder = spot.path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
-                found.extend(folder.map(|folder| (label.name.to_owned(), folder)));
-            }
-        }
+            Place::Whole(path) => near(path).map(Value::to_string),
+            Place::Folder => Some(folder(spot.path)).filter(|folder| !folder.is_empty()).map(str::to_owned),
+        };
+        found.extend(one.map(|value| (label.name.to_owned(), shortened_value(value))));
     }
-    if found.len() > MAX_LABELS {
-        return Err(ResultsError::TooLarge(format!("{MAX_LABELS} labels of one number of `{}`", spot.path)));
-    }
-    let shortened = |(name, value)| (shortened(name, MAX_NAME_BYTES), shortened_value(value));
-    Ok(found.into_iter().map(shortened).collect())
+    found
 }
 
 /// Returns the value of a label, shortened if it is too long.
@@ -190,7 +247,7 @@ pub(crate) fn shortened_value(value: String) -> String {
 }
 
 /// Returns a text of at most `max` bytes: the beginning of a longer one, and the digest of all of it, which tells it apart from others.
-fn shortened(text: String, max: usize) -> String {
+pub(crate) fn shortened(text: String, max: usize) -> String {
     if text.len() <= max {
         return text;
     }

@@ -78,8 +78,169 @@ fn a_text_above_the_limit_is_refused() {
 #[test]
 fn a_benchmark_report_states_the_version_of_its_tool() {
     let results = changed("benchmark-report", "tool_version: 0.3.0", "tool_version: 0.4.0").expect("read");
-    assert_eq!(results.version.as_deref(), Some("0.4.0"));
+    let stated = [&results.format_version, &results.tool, &results.version].map(Option::as_deref);
+    assert_eq!(stated, [Some("0.2"), Some("inference-perf"), Some("0.4.0")], "that of the format is another");
     assert!(results.rows.iter().all(|row| !row.labels.contains_key("tool_version")));
+    let unnamed = changed("benchmark-report", "tool: inference-perf, ", "").expect("read");
+    assert_eq!([unnamed.format_version.as_deref(), unnamed.tool.as_deref()], [Some("0.2"), None]);
+    let aiperf = changed("aiperf", "mean", "mean").expect("read");
+    assert_eq!([&aiperf.format_version, &aiperf.tool], [&None, &None], "its files are those of one tool");
+    let report = include_str!("examples/benchmark-report.yaml");
+    let other = report.replace("tool: inference-perf", "tool: guidellm");
+    let refused = read(&[("a", report), ("b", &other)]).expect_err("two tools").to_string();
+    assert_eq!(refused, "the files state two tools that measured, `inference-perf` and `guidellm`: import each by itself");
+}
+
+/// The metadata of an experiment states how the requests of all of its runs were made.
+#[test]
+fn the_metadata_beside_runs_of_genai_bench_labels_their_numbers() {
+    let format = RESULT_FORMATS.iter().find(|known| known.name == "genai-bench").expect("a format");
+    let [run, _, metadata] = format.examples[0].files else { panic!("two runs and their metadata") };
+    let labels = |change: &dyn Fn(&str) -> String| {
+        let results = read(&[*run, (metadata.0, &change(metadata.1))]).expect("read");
+        let sampled = series(&results, "genai-bench.ttft").into_keys().next().expect("samples");
+        (results.rows[0].labels.clone(), sampled)
+    };
+    let (before, sampled) = labels(&str::to_owned);
+    let found: Vec<String> = before.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let expected = [
+        "api_backend=vllm",
+        "batch_size=1",
+        "concurrency=1",
+        "dataset_path=None",
+        "max_requests_per_run=6",
+        "max_time_per_run_s=60",
+        "request.ignore_eos=true",
+        "scenario=D(50,10)",
+        "task=text-to-text",
+    ];
+    assert_eq!(found, expected);
+    assert!(sampled.contains("\"api_backend\":\"vllm\""), "{sampled}");
+    for (from, to) in [
+        ("\"ignore_eos\": true", "\"ignore_eos\": false"),
+        ("\"ignore_eos\": true", "\"chat_template_kwargs\": {\"enable_thinking\": false}"),
+        ("\"api_backend\": \"vllm\"", "\"api_backend\": \"openai\""),
+        ("\"dataset_path\": \"None\"", "\"dataset_path\": \"prompts.csv\""),
+    ] {
+        let (after, sampled_after) = labels(&|text| {
+            assert!(text.contains(from), "{from}");
+            text.replace(from, to)
+        });
+        assert!(after != before && sampled_after != sampled, "{to}");
+    }
+    // Each folder has its own metadata.
+    let other = metadata.1.replace("\"api_backend\": \"vllm\"", "\"api_backend\": \"openai\"");
+    let apart =
+        read(&[("a/run.json", run.1), ("a/m.json", metadata.1), ("b/run.json", run.1), ("b/m.json", &other)]).expect("read");
+    let backends: BTreeSet<&str> = apart.rows.iter().map(|row| row.labels["api_backend"].as_str()).collect();
+    assert_eq!(backends.into_iter().collect::<Vec<_>>(), ["openai", "vllm"]);
+    assert!(apart.rows.iter().all(|row| !row.labels.contains_key("file")), "these labels tell them apart");
+    let both = read(&[*run, ("m.json", metadata.1), ("n.json", &other)]).expect("read");
+    assert_eq!(both.rows[0].labels["api_backend"], "vllm or openai", "nothing tells which one is of the run");
+}
+
+/// Each member of the datasets states the load, whatever its kind.
+#[test]
+fn each_member_of_the_datasets_of_aiperf_is_a_label() {
+    let labels = |to: &str| {
+        let results = changed("aiperf", "\"type\": \"synthetic\",", to).expect(to);
+        results.rows[0].labels.clone()
+    };
+    let before = labels("\"type\": \"synthetic\",");
+    assert_eq!((before["dataset_type"].as_str(), before["input_tokens"].as_str()), ("synthetic", "50.0"));
+    assert!(!before.keys().any(|name| name.contains("seed") || name.starts_with("datasets.main.prompts.isl")), "{before:?}");
+    for (member, label) in [
+        ("\"type\": \"synthetic\", \"prefix_prompts\": {\"pool_size\": 4},", "datasets.main.prefix_prompts.pool_size=4"),
+        ("\"type\": \"file\", \"path\": \"prompts.jsonl\",", "datasets.main.path=prompts.jsonl"),
+        ("\"type\": \"synthetic\", \"images\": [{\"width\": 512}],", "datasets.main.images.0.width=512"),
+    ] {
+        let after = labels(member);
+        let (name, value) = label.split_once('=').expect("a label");
+        assert_eq!(after.get(name).map(String::as_str), Some(value), "{after:?}");
+    }
+    let inline = format!("\"type\": \"inline\", \"records\": [{}],", vec!["{\"text\": \"a b\", \"n\": 1}"; 500].join(","));
+    let after = labels(&inline);
+    assert!(after.len() <= 64 && after["datasets"].contains("... sha256:"), "{after:?}");
+    let keyed = changed("aiperf", "\"type\": \"synthetic\",", &format!("\"type\": \"synthetic\", \"api_key\": \"{CANARY}\","));
+    assert!(matches!(keyed, Err(ResultsError::Credential { .. })), "a credential is no label: the file is refused");
+    let phase =
+        changed("aiperf", "\"concurrency\": 2", "\"concurrency\": 2, \"concurrency_ramp\": {\"duration\": 10}").expect("read");
+    assert_eq!(phase.rows[0].labels["phase.concurrency_ramp.duration"], "10");
+}
+
+/// A file whose figures do not agree is read, and the remark has both figures.
+#[test]
+fn figures_that_do_not_agree_are_remarked() {
+    let remarks = |format: &str, from: &str, to: &str| changed(format, from, to).expect("read").remarks;
+    let added = |format: &str, from: &str, to: &str| {
+        let known = remarks(format, from, from);
+        remarks(format, from, to).into_iter().filter(|remark| !known.contains(remark)).collect::<Vec<_>>()
+    };
+    let mut all = Vec::new();
+    for (format, from, to) in [
+        ("vllm", "\"completed\": 4", "\"completed\": 3"),
+        ("vllm", "\"num_prompts\": 4", "\"num_prompts\": 5"),
+        ("vllm", "\"duration\": 1.25", "\"duration\": 2.5"),
+        ("vllm", "\"p99_ttft_ms\": 7.076", "\"p99_ttft_ms\": 1.076"),
+        ("sglang", "\"duration\": 0.5", "\"duration\": 0.7"),
+        ("genai-bench", "\"num_requests\": 58", "\"num_requests\": 60"),
+        ("genai-bench", "\"requests_per_second\": 51.9841328006938", "\"requests_per_second\": 99.5"),
+        ("guidellm", "\"request_totals\": {\n     \"successful\": 6", "\"request_totals\": {\n     \"successful\": 5"),
+        ("inference-perf", "\"count\": 120", "\"count\": 130"),
+        ("aiperf", "\"p99\": 16.964844059999997", "\"p99\": 0.5"),
+        ("pytest-benchmark", "\"rounds\": 8", "\"rounds\": 9"),
+        ("hyperfine", "\"exit_codes\": [0, ", "\"exit_codes\": ["),
+        ("hyperfine", "\"mean\": 0.1042", "\"mean\": 0.2042"),
+        ("loadgen", "99.00 percentile latency (ns)   : 820570769", "99.00 percentile latency (ns)   : 82057076"),
+        ("benchmark-report", "p99: 0.11,", "p99: 0.011,"),
+    ] {
+        let found = added(format, from, to);
+        assert!(!found.is_empty(), "{format}: {to}");
+        all.extend(found);
+    }
+    assert_snapshot!("results-remarks", all.join("\n"));
+    for format in RESULT_FORMATS {
+        for example in format.examples {
+            let found = read(example.files).expect("read").remarks;
+            let is_shortened = example.origin == super::format::SHORTENED;
+            assert_eq!(found.is_empty(), !is_shortened, "{} {}: {found:?}", format.name, example.name);
+        }
+    }
+}
+
+#[test]
+fn the_number_of_remarks_is_limited() {
+    let run = |number: u32| format!("{{\"command\": \"c{number}\", \"mean\": 1, \"user\": 1, \"system\": 1, \"max\": 0.5}}");
+    let runs = (0..60).map(run).collect::<Vec<_>>().join(",");
+    let remarks = one(&format!("{{\"results\": [{runs}]}}")).expect("read").remarks;
+    assert_eq!(
+        (remarks.len(), remarks[0].as_str()),
+        (51, "figures of `file`, entry 1 do not agree: of `hyperfine.wall_time`, its mean is 1 s, and its max is 0.5 s")
+    );
+    assert_eq!(remarks[50], "and 10 more remarks of this kind");
+}
+
+/// Google Benchmark writes a row with the coefficient of a fitted complexity, and one with the error of the fit, which are no times.
+#[test]
+fn the_rows_of_a_fitted_complexity_are_named_as_what_they_are() {
+    let rows = r#"{"name": "BM_Sum_BigO", "run_name": "BM_Sum", "run_type": "aggregate", "repetitions": 1, "threads": 1, "aggregate_name": "BigO", "aggregate_unit": "time", "cpu_coefficient": 0.1, "real_coefficient": 0.1, "big_o": "N", "time_unit": "ns"},
+        {"name": "BM_Sum_RMS", "run_name": "BM_Sum", "run_type": "aggregate", "repetitions": 1, "threads": 1, "aggregate_name": "RMS", "aggregate_unit": "percentage", "rms": 0.02},
+        {"name": "BM_Sum_gap", "run_name": "BM_Sum", "run_type": "aggregate", "repetitions": 2, "threads": 1, "aggregate_name": "gap", "aggregate_unit": "percentage", "iterations": 2, "real_time": 0.5, "cpu_time": 0.5, "time_unit": "ns"}
+  ]"#;
+    let results = changed("google-benchmark", "\n  ]", &format!(",\n{rows}")).expect("read");
+    assert_eq!(results.rows, changed("google-benchmark", "\n  ]", "\n  ]").expect("read").rows, "they are no numbers");
+    let why = |field: &str| {
+        let found = results.not_read.iter().filter(|found| found.field == field);
+        found.map(|found| found.why.as_str()).collect::<Vec<_>>().join("; ")
+    };
+    let rms = "the root mean square of the errors of the fitted complexity, as a share of the mean CPU time, which is no time";
+    assert_eq!(why("benchmarks[].rms"), rms);
+    assert_eq!(
+        why("benchmarks[].cpu_coefficient"),
+        "the coefficient of the fitted complexity, which is the time of no benchmark"
+    );
+    let ratios = "a coefficient of variation, which is no time; a ratio that the benchmark defines, which is no time";
+    assert_eq!(why("benchmarks[]"), ratios);
 }
 
 // A difference between two runs that is no label would let their numbers be compared as if they were of one load.
@@ -412,10 +573,10 @@ fn a_long_label_is_shortened_with_a_digest() {
 #[test]
 fn labels_and_rows_are_limited_before_they_take_memory() {
     let members = |count: usize, name: &str| (0..count).map(|at| format!("\"{name}{at}\": \"x\"")).collect::<Vec<_>>().join(",");
-    let many = changed("jmh", "\"size\": \"1024\"", &members(65, "p")).expect_err("too many").to_string();
-    assert_eq!(many, "more than 64 labels of one number of `jmh-result.json`");
-    changed("jmh", "\"size\": \"1024\"", &members(60, "p"))
-        .expect("64 with the benchmark, the mode, the threads and the size of a batch");
+    let labels = |count: usize| changed("jmh", "\"size\": \"1024\"", &members(count, "p")).expect("read").rows[0].labels.clone();
+    assert_eq!(labels(60).len(), 64, "with the benchmark, the mode, the threads and the size of a batch");
+    let many = labels(61);
+    assert_eq!((many.len(), many["parameter"].starts_with("{\"p0\":\"x\"")), (5, true), "more of them are one label: {many:?}");
     let percentiles = (0..60_000).map(|at| format!("\"{}\": 1.0", f64::from(at) / 1_000.0)).collect::<Vec<_>>().join(",");
     let many = changed("jmh", "\"0.0\": 1018.0", &percentiles).expect_err("too many").to_string();
     assert_eq!(many, "more than 50000 numbers");

@@ -8,6 +8,7 @@ use assay_manifest::{
 };
 use assay_stats::{Samples, fewest_pairs};
 
+use super::labels::differing_labels;
 use super::unpaired::{self, JudgedSides, Sides, UnpairedReason, can_decide, fewest_pieces};
 use super::{ForeignRefusal, ImportedPiece, MAX_JUDGED, MetricDefinitions};
 use crate::curves::Curves;
@@ -39,7 +40,9 @@ pub(super) fn compare_numbers(
     let all = collect(sides);
     let is_common = |values: &[Vec<Option<f64>>; 2]| values.iter().all(|side| side.iter().any(Option::is_some));
     if !all.values().any(is_common) {
-        return Err(ForeignRefusal::NothingInCommon);
+        let evidence = sides.map(|pieces| pieces.iter().map(|piece| piece.evidence).collect::<Vec<_>>());
+        let labels = differing_labels([&evidence[0], &evidence[1]], ["the baseline", "the candidate"]);
+        return Err(ForeignRefusal::NothingInCommon(labels));
     }
     let (mut judged, mut not_judged) = (Vec::new(), Vec::new());
     for (number, values) in all {

@@ -115,6 +115,8 @@ fn describe_piece(name: &str, at: i64, evidence: &ForeignEvidence) -> ForeignPie
         name,
         evidence: InputRef { kind: Kind::ForeignEvidence, manifest: digest, bundle: digest },
         format: evidence.format.clone(),
+        format_version: evidence.format_version.clone(),
+        tool: evidence.tool.clone(),
         tool_version: evidence.tool_version.clone(),
         imported_at: Instant::from_unix_ns(at),
         signer: "local-import".to_owned(),
@@ -259,7 +261,12 @@ fn an_observation_that_is_given_twice_is_refused() {
     let nothing = Given::of("before", "after", &[1.0], &[1.0], "tool.time");
     let mut none = Given::times(&[1.0], &[1.0]);
     none.pieces[1][0].2 = evidence(&[("tool.rate", "mean", "s", 1.0)], "other");
-    assert_eq!(none.judge(), Err(ForeignRefusal::NothingInCommon));
+    assert_eq!(none.judge(), Err(ForeignRefusal::NothingInCommon(None)));
+    // An earlier import has fewer labels.
+    let mut older = Given::times(&[1.0], &[1.0]);
+    older.pieces[1][0].2.rows[0].labels.insert("datasets.main.path".to_owned(), "p.jsonl".to_owned());
+    let refused = older.judge().expect_err("other labels").to_string();
+    assert!(refused.ends_with("in common: their labels differ: the candidate alone has `datasets.main.path`"), "{refused}");
     assert!(nothing.judge().is_ok(), "a configuration may be the same file in all imports");
     let mut empty = Given::times(&[1.0], &[]);
     assert_eq!(empty.judge(), Err(ForeignRefusal::PieceCount { side: "candidate", count: 0 }));
@@ -284,7 +291,24 @@ fn another_tool_or_version_decides_nothing() {
     // An unknown version is stated, and hides no regression.
     let unknown = with("tool", None);
     assert_eq!((unknown.outcome, unknown.remarks.len()), (Outcome::Regressed, 1));
+    let mut made = Given::times(&values(12, 1.0, 5), &values(12, 2.0, 3));
+    for (_, _, evidence) in made.pieces.iter_mut().flatten() {
+        (evidence.format_version, evidence.tool) = (Some("0.2".to_owned()), Some("vllm".to_owned()));
+    }
+    assert_eq!(made.verdict().differences, []);
+    made.pieces[1][3].2.tool = Some("guidellm".to_owned());
+    assert_eq!(made.verdict().differences[0].candidate, "guidellm, vllm", "the tool that measured, and not the format");
     assert!(unknown.remarks[0].starts_with("the files of 1 of 24 pieces do not state the version"), "{:?}", unknown.remarks);
+}
+
+#[test]
+fn the_remarks_of_a_piece_are_quoted_and_it_is_judged() {
+    let mut given = Given::times(&values(12, 1.0, 5), &values(12, 2.0, 3));
+    given.pieces[1][3].2.remarks = (0..12).map(|number| format!("remark {number}")).collect();
+    let verdict = given.verdict();
+    assert_eq!((verdict.outcome, verdict.remarks.len()), (Outcome::Regressed, MAX_QUOTED + 1));
+    assert_eq!(verdict.remarks[0], "`after-4`: remark 0");
+    assert_eq!(verdict.remarks[MAX_QUOTED], "2 more remarks about the pieces: `assay show` lists them");
 }
 
 #[test]

@@ -79,6 +79,12 @@ pub struct ForeignEvidence {
     pub imported_at: Instant,
     /// The format, such as `aiperf`.
     pub format: String,
+    /// The version of the format; absent if the format is that of one tool.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub format_version: Option<String>,
+    /// The tool that measured, as a file names it; absent if the format is that of one tool, or if no file names it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tool: Option<String>,
     /// The version of the tool; absent if no file states it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tool_version: Option<String>,
@@ -95,6 +101,9 @@ pub struct ForeignEvidence {
     pub not_read: Vec<NotRead>,
     /// The other files of the folder, which were neither read nor frozen.
     pub left_out: Vec<NotRead>,
+    /// The figures of these files that do not agree, in words. Nothing tells which is right.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub remarks: Vec<String>,
     /// The public key of the importer.
     pub key: Artifact,
 }
@@ -108,6 +117,12 @@ body!(ForeignEvidence, |body| {
 });
 
 impl ForeignEvidence {
+    /// Returns the tool that measured with its version, and the format if it is one of several tools: `AIPerf 0.13.0`, `Benchmark Report 0.2 (made by
+    /// vllm 0.3.0)`. `format` is the name of the format for people.
+    pub fn origin(&self, format: &str) -> String {
+        describe_origin(format, [&self.format_version, &self.tool, &self.tool_version].map(Option::as_deref))
+    }
+
     /// The name of the importer's public key among the outputs.
     pub const KEY: &'static str = "keys/import.pub";
 
@@ -116,4 +131,40 @@ impl ForeignEvidence {
 
     /// The statistics of which one stands for its metric if none is named, the most preferred first.
     pub const PREFERRED_STATISTICS: [&'static str; 3] = ["mean", "value", "p50"];
+}
+
+/// Returns a format with its version, and the tool with its version, in words.
+pub(crate) fn describe_origin(format: &str, [format_version, tool, tool_version]: [Option<&str>; 3]) -> String {
+    match (format_version, tool, tool_version) {
+        (None, None, Some(version)) => format!("{format} {version}"),
+        (None, None, None) => format!("{format} of a version that its files do not state"),
+        (format_version, tool, tool_version) => {
+            let format = format_version.map_or_else(|| format.to_owned(), |version| format!("{format} {version}"));
+            let made_by = match (tool, tool_version) {
+                (Some(tool), Some(version)) => format!("{tool} {version}"),
+                (Some(tool), None) => format!("{tool}, of a version that its files do not state"),
+                (None, Some(version)) => format!("version {version} of a tool that its files do not name"),
+                (None, None) => "a tool that its files do not name".to_owned(),
+            };
+            format!("{format} (made by {made_by})")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::describe_origin;
+
+    #[test]
+    fn the_version_of_a_format_is_not_taken_for_that_of_a_tool() {
+        let of = |stated: [Option<&str>; 3]| describe_origin("Report", stated);
+        assert_eq!(of([None, None, Some("0.13.0")]), "Report 0.13.0");
+        assert_eq!(of([None; 3]), "Report of a version that its files do not state");
+        assert_eq!(of([Some("0.2"), Some("vllm"), Some("0.3.0")]), "Report 0.2 (made by vllm 0.3.0)");
+        assert_eq!(of([Some("0.2"), Some("vllm"), None]), "Report 0.2 (made by vllm, of a version that its files do not state)");
+        assert_eq!(
+            of([Some("0.2"), None, Some("0.3.0")]),
+            "Report 0.2 (made by version 0.3.0 of a tool that its files do not name)"
+        );
+    }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::foreign_evidence::describe_origin;
 use crate::document::{body, words};
 use crate::{
     Artifact, BetterDirection, Change, Count, Difference, Digest, InputRef, Instant, Name, NoiseFloor, Outcome, Reason, RunId,
@@ -53,6 +54,12 @@ pub struct ForeignPiece {
     pub evidence: InputRef,
     /// The format of its files.
     pub format: String,
+    /// The version of the format; absent if the format is that of one tool.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub format_version: Option<String>,
+    /// The tool that measured, as a file names it; absent if the format is that of one tool, or if no file names it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tool: Option<String>,
     /// The version of the tool; absent if no file states it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tool_version: Option<String>,
@@ -62,6 +69,13 @@ pub struct ForeignPiece {
     pub signer: String,
     /// True if the trust policy names the signer.
     pub established: bool,
+}
+
+impl ForeignPiece {
+    /// Returns the tool that measured with its version, as [`ForeignEvidence::origin`](crate::ForeignEvidence::origin) does.
+    pub fn origin(&self) -> String {
+        describe_origin(&self.format, [&self.format_version, &self.tool, &self.tool_version].map(Option::as_deref))
+    }
 }
 
 /// A number of foreign evidence: equal members make two numbers comparable.
@@ -166,7 +180,7 @@ pub struct ForeignVerdict {
     pub judged_on: Instant,
     /// The differences of the pieces that may be all of a change: the tool and its version.
     pub differences: Vec<Difference>,
-    /// The facts about the evidence that are not known, in words.
+    /// The facts about the evidence that are not known, and the figures of its files that do not agree, in words.
     pub remarks: Vec<String>,
     /// The metrics that were judged.
     pub metrics: Vec<ForeignMetricVerdict>,

@@ -186,7 +186,6 @@ impl ForeignComparison<'_> {
 }
 
 fn side_pairs(page: &mut Writer, side: &ComparedEvidence<'_>) {
-    let version = side.version.map_or_else(|| "of a version that its files do not state".to_owned(), clean);
     let signer = clean(side.signer);
     let signer = if side.established { signer } else { format!("{signer}, which no trust policy names") };
     let reading = if side.absent.is_empty() {
@@ -195,7 +194,7 @@ fn side_pairs(page: &mut Writer, side: &ComparedEvidence<'_>) {
         let absent = side.absent.iter().take(MAX_FILES).map(|path| clean(path)).collect::<Vec<_>>().join(", ");
         format!("nothing: {} absent ({absent})", counted(side.absent.len() as u64, "file"))
     };
-    let tool = format!("{} {version}", clean(side.tool));
+    let tool = clean(&side.origin);
     let (id, imported) = (side.id.to_string(), side.imported_at.to_seconds());
     let mut files: Vec<String> =
         side.files.iter().take(MAX_FILES).map(|(path, digest)| format!("{} {}", clean(path), digest.short())).collect();

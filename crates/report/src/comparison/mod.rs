@@ -39,10 +39,8 @@ pub struct ComparedEvidence<'a> {
     pub name: &'a str,
     /// The digest of its manifest.
     pub id: Digest,
-    /// The tool.
-    pub tool: &'a str,
-    /// The version of the tool, if its files state it.
-    pub version: Option<&'a str>,
+    /// The tool with its version, and the format if it is one of several tools.
+    pub origin: String,
     /// The time of the import.
     pub imported_at: Instant,
     /// Its signer.

@@ -18,8 +18,7 @@ fn side<'a>(name: &'a str, version: Option<&'a str>, absent: Vec<&'a str>) -> Co
     ComparedEvidence {
         name,
         id: Digest::compute(name.as_bytes()),
-        tool: "vllm bench serve",
-        version,
+        origin: format!("vllm bench serve {}", version.unwrap_or("of a version that its files do not state")),
         imported_at: "2026-11-29T09:15:00.000000000Z".parse().expect("an instant"),
         signer: "import",
         established: version.is_some(),

@@ -106,8 +106,7 @@ pub(super) fn labels(number: &ForeignNumber) -> String {
 
 /// Returns a piece in one line: its name, tool and digest.
 pub(super) fn piece(piece: &ForeignPiece) -> String {
-    let version = piece.tool_version.as_deref().map_or_else(String::new, |version| format!(" {}", clean(version)));
-    format!("{}  {}{version}  {}", piece.name, clean(&piece.format), piece.evidence.manifest)
+    format!("{}  {}  {}", piece.name, clean(&piece.origin()), piece.evidence.manifest)
 }
 
 /// Returns the cells of a metric, in the order of [`COLUMNS`].

@@ -2,7 +2,7 @@
 
 use super::model::{Report, Run, Series};
 use super::phrases;
-use crate::render::number::significant;
+use crate::render::number::{Format, significant};
 use crate::render::text::counted;
 
 /// Number of rows of a chart.
@@ -10,6 +10,9 @@ const ROWS: usize = 8;
 
 /// The width of a chart's labels, in columns.
 const LABELS: usize = 12;
+
+/// The most digits that are added to a label to tell it from that of the other end.
+const MAX_DIGITS: i32 = 12;
 
 /// Maximum number of series with a chart; the rest are only counted.
 const MAX_SERIES: usize = 20;
@@ -74,12 +77,13 @@ fn chart(values: &[f64], marks: [(char, &[usize]); 2], width: usize) -> Vec<Stri
         shown.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(*value), high.max(*value)));
     let row =
         |value: f64| if high > low { ((high - value) / (high - low) * (ROWS - 1) as f64).round() as usize } else { ROWS / 2 };
+    let [top, bottom] = labels(low, high);
     let mut lines: Vec<String> = (0..ROWS)
         .map(|line| {
             let label = match line {
-                0 => significant(high, Some((low, high))),
-                line if line == ROWS - 1 && high > low => significant(low, Some((low, high))),
-                _ => String::new(),
+                0 => top.as_str(),
+                line if line == ROWS - 1 => bottom.as_str(),
+                _ => "",
             };
             let points: String = shown.iter().map(|value| if row(*value) == line { '•' } else { ' ' }).collect();
             format!("{label:>LABELS$} │{}", points.trim_end())
@@ -97,10 +101,42 @@ fn chart(values: &[f64], marks: [(char, &[usize]); 2], width: usize) -> Vec<Stri
     lines
 }
 
+/// Returns the labels of both ends of the axis, with as many digits as tell them apart. If a label has no room for so many, or if all values are equal,
+/// the lower end has none.
+fn labels(low: f64, high: f64) -> [String; 2] {
+    let ends = Some((low, high));
+    let finer = |digits: i32| {
+        [high, low].map(|value| match digits {
+            0 => significant(value, ends),
+            _ => Format::new(value, ends).finer_by(digits).show(value),
+        })
+    };
+    let is_shown =
+        |[top, bottom]: &[String; 2]| top != bottom && [top, bottom].iter().all(|label| label.chars().count() <= LABELS);
+    let differing = (0..=MAX_DIGITS).map(finer).find(is_shown).filter(|_| high > low);
+    differing.unwrap_or_else(|| [significant(high, ends), String::new()])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::history::fixture;
+
+    #[test]
+    fn the_ends_of_an_axis_have_labels_that_differ_or_one_alone() {
+        let ends = |low, high| labels(low, high).map(|label| label.trim().to_owned());
+        assert_eq!(ends(1.0, 2.0), ["2.0", "1.0"]);
+        assert_eq!(ends(1_000.1, 1_000.2), ["1000.2", "1000.1"]);
+        assert_eq!(ends(10.000_4, 10.001), ["10.001", "10.000"]);
+        assert_eq!(ends(21_681.8, 21_681.9), ["21,681.9", "21,681.8"]);
+        assert_eq!(ends(7.0, 7.0), ["7.00", ""]);
+        assert_eq!(ends(1e12, 1.000_000_1e12)[1], "");
+        assert_eq!(ends(1.0, 1.0 + 1e-13)[1], "", "no label has room for so many digits");
+        for (low, high) in [(5.0, 5.004), (0.1, 0.100_01), (-3.0, -2.999_9), (99_999.0, 100_000.0)] {
+            let [top, bottom] = labels(low, high);
+            assert!(top != bottom && top.len() <= LABELS, "{top} {bottom}");
+        }
+    }
 
     #[test]
     fn a_chart_marks_its_changes_and_shows_the_newest() {

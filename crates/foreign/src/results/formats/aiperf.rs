@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::failed;
 use crate::results::format::{
-    Form, Label, Part, Place, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Shape, Unit, WRITTEN_BY_TOOL,
-    label,
+    Form, Label, Part, Place, Relation, ResultExample, ResultField, ResultFormat, SHORTENED, Scope, ScopeKind, Shape, Unit,
+    Version, label,
 };
 use crate::results::left_out::LeftOut;
 use Relation::{Differs, Equal, Unlike};
@@ -18,7 +18,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
     recognised_by: "`aiperf_version` and `request_throughput` or `request_latency` (summary); `metadata` and `metrics` with `unit` and `value` (requests)",
     examples: &[ResultExample {
         name: "concurrency",
-        origin: WRITTEN_BY_TOOL,
+        origin: SHORTENED,
         files: &[
             ("profile_export_aiperf.json", include_str!("../examples/aiperf-summary.json")),
             ("profile_export.jsonl", include_str!("../examples/aiperf-requests.jsonl")),
@@ -35,9 +35,10 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
                 document.get("aiperf_version").is_some_and(Value::is_string)
                     && ["request_latency", "request_throughput", "error_summary"].iter().any(|name| document.get(name).is_some())
             },
-            version: "aiperf_version",
+            version: Version::OfTool("aiperf_version"),
             scopes: &[Scope { at: "", kind: ScopeKind::Statistics, labels: LABELS, fields: SUMMARY }],
             not_read: &[
+                ("input_config/datasets[]/random_seed", "the seed, by which repetitions of one load may differ"),
                 ("input_config", "the configuration that is no label"),
                 ("run_info", "the command line and the seed, which are no results"),
                 ("telemetry_data", "telemetry of GPUs"),
@@ -61,7 +62,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
                 let has_request = document.get("metadata").and_then(|metadata| metadata.get("request_start_ns")).is_some();
                 has_request && document.get("metrics").is_some_and(Value::is_object)
             },
-            version: "",
+            version: Version::Unstated,
             scopes: &[Scope {
                 at: "",
                 kind: ScopeKind::Samples,
@@ -82,8 +83,8 @@ const LABELS: &[Label] = &[
     label("duration", "input_config/phases[kind=profiling]/duration"),
     label("endpoint_type", "input_config/endpoint/type"),
     label("streaming", "input_config/endpoint/streaming"),
-    Label { name: "extra", place: Place::Members("input_config/endpoint/extra") },
-    Label { name: "slo", place: Place::Members("input_config/slos") },
+    Label { name: "extra", place: Place::Members { at: "input_config/endpoint/extra", but: &[] } },
+    Label { name: "slo", place: Place::Members { at: "input_config/slos", but: &[] } },
     label("dataset_type", "input_config/datasets[name=main]/type"),
     label("dataset", "input_config/datasets[name=main]/dataset"),
     label("entries", "input_config/datasets[name=main]/entries"),
@@ -92,6 +93,12 @@ const LABELS: &[Label] = &[
     label("output_tokens", "input_config/datasets[name=main]/prompts/osl/mean"),
     label("output_stddev", "input_config/datasets[name=main]/prompts/osl/stddev"),
     label("turns", "input_config/datasets[name=main]/turns/mean"),
+    // A seed tells repetitions of one load apart, and not loads.
+    Label {
+        name: "phase",
+        place: Place::Members { at: "input_config/phases[kind=profiling]", but: &["name", "kind", "random_seed"] },
+    },
+    Label { name: "datasets", place: Place::Members { at: "input_config/datasets", but: &["name", "random_seed"] } },
 ];
 
 /// Leaves a summary out whose run was cancelled, except for the version of the tool.

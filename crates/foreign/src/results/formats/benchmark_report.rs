@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::results::format::{
     BY_DOCUMENTED_FORMAT, Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Shape, Unit,
-    label, one,
+    Version, label, one,
 };
 use Relation::{Differs, Unlike};
 
@@ -33,8 +33,11 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
     ],
 };
 
-/// The place of the version of the tool that made the load.
-const VERSION: &str = "scenario/load/standardized/tool_version";
+const VERSION: Version = Version::OfFormat {
+    format: "version",
+    tool: "scenario/load/standardized/tool",
+    tool_version: "scenario/load/standardized/tool_version",
+};
 
 const SCOPES: &[Scope] =
     &[Scope { at: "results/request_performance/aggregate", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS }];
@@ -64,7 +67,6 @@ const LABELS: &[Label] = &[
 ];
 
 const NOT_READ: &[(&str, &str)] = &[
-    ("version", "the version of the report"),
     ("run", "names, times and texts of the run"),
     ("scenario", "the configuration that is no label"),
     ("results/session_performance", "metrics of sessions"),

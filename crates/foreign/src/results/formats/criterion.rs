@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::results::format::{
-    BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, one,
+    BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Version, one,
 };
 use crate::results::format::{Label, Place, Shape, Unit};
 use crate::results::left_out::{LeftOut, Uneven};
@@ -32,7 +32,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
                     |name: &&str| document.get(name).and_then(|found| found.get("point_estimate")).is_some_and(Value::is_number);
                 ["mean", "median", "std_dev", "median_abs_dev"].iter().all(has_estimate)
             },
-            version: "",
+            version: Version::Unstated,
             scopes: &[Scope { at: "", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS }],
             not_read: &[
                 ("mean", "intervals and errors by the bootstrap of the tool"),
@@ -49,7 +49,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
                 document.get("sampling_mode").is_some_and(Value::is_string)
                     && ["iters", "times"].iter().all(|name| document.get(name).is_some_and(Value::is_array))
             },
-            version: "",
+            version: Version::Unstated,
             scopes: &[Scope { at: ITERATION_TIMES, kind: ScopeKind::Samples, labels: LABELS, fields: SAMPLE }],
             not_read: &[("sampling_mode", "the way in which iterations were grouped")],
         },

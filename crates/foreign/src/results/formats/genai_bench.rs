@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use crate::failed;
 use crate::results::format::{
-    Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Shape, Unit, WRITTEN_BY_TOOL, label,
-    one,
+    Form, Label, Part, Place, Relation, ResultExample, ResultField, ResultFormat, SHORTENED, Scope, ScopeKind, Shape, Unit,
+    Version, label, one,
 };
 use Relation::{Differs, Unlike};
 
@@ -17,7 +17,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
     recognised_by: "`aggregated_metrics` and `individual_request_metrics` (run); `benchmark_version` and `api_backend` (metadata)",
     examples: &[ResultExample {
         name: "experiment",
-        origin: WRITTEN_BY_TOOL,
+        origin: SHORTENED,
         files: &[
             ("D50_10_text-to-text_num_concurrency_1_time_1s.json", include_str!("../examples/genai-bench-1.json")),
             ("D50_10_text-to-text_num_concurrency_2_time_1s.json", include_str!("../examples/genai-bench-2.json")),
@@ -37,7 +37,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
                 is_list
                     && document.get("aggregated_metrics").and_then(|metrics| metrics.get("stats")).is_some_and(Value::is_object)
             },
-            version: "",
+            version: Version::Unstated,
             scopes: &[
                 Scope { at: "aggregated_metrics", kind: ScopeKind::Statistics, labels: RUN_LABELS, fields: RUN },
                 Scope { at: "aggregated_metrics/stats", kind: ScopeKind::Statistics, labels: RUN_LABELS, fields: STATISTICS },
@@ -60,8 +60,8 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
             recognises: |document| {
                 ["benchmark_version", "api_backend", "traffic_scenario"].iter().all(|name| document.get(name).is_some())
             },
-            version: "benchmark_version",
-            scopes: &[],
+            version: Version::OfTool("benchmark_version"),
+            scopes: &[Scope { at: "", kind: ScopeKind::Beside, labels: METADATA_LABELS, fields: &[] }],
             not_read: METADATA,
         },
     ],
@@ -69,28 +69,32 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
 
 const CONFIGURATION: &str = "the configuration, which is no result";
 
+/// The members of the metadata that state how the requests of all runs were made.
+const METADATA_LABELS: &[Label] = &[
+    label("api_backend", "api_backend"),
+    label("task", "task"),
+    label("max_time_per_run_s", "max_time_per_run_s"),
+    label("max_requests_per_run", "max_requests_per_run"),
+    label("dataset_path", "dataset_path"),
+    Label { name: "request", place: Place::Members { at: "additional_request_params", but: &[] } },
+];
+
 const METADATA: &[(&str, &str)] = &[
     ("cmd", "the command line, which is no result"),
-    ("api_backend", CONFIGURATION),
     ("auth_config", CONFIGURATION),
     ("api_model_name", CONFIGURATION),
     ("server_model_tokenizer", CONFIGURATION),
     ("model", CONFIGURATION),
-    ("task", CONFIGURATION),
     ("num_concurrency", CONFIGURATION),
     ("batch_size", CONFIGURATION),
     ("iteration_type", CONFIGURATION),
     ("traffic_scenario", CONFIGURATION),
-    ("additional_request_params", CONFIGURATION),
     ("server_engine", "a declaration of the server"),
     ("server_version", "a declaration of the server"),
     ("server_gpu_type", "a declaration of the server"),
     ("server_gpu_count", "a declaration of the server"),
-    ("max_time_per_run_s", CONFIGURATION),
-    ("max_requests_per_run", CONFIGURATION),
     ("experiment_folder_name", "a path"),
     ("metrics_time_unit", "each file of a run states it"),
-    ("dataset_path", "a path"),
 ];
 
 const RUN_LABELS: &[Label] =

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::failed;
 use crate::results::format::{
-    BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, label, one,
+    BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Version, label, one,
 };
 use crate::results::format::{Label, Shape, Unit};
 use Relation::Unlike;
@@ -31,7 +31,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
             document.get("context").is_some()
                 && first.is_some_and(|first| ["name", "real_time", "time_unit"].iter().all(|name| first.get(name).is_some()))
         },
-        version: "context/library_version",
+        version: Version::OfTool("context/library_version"),
         scopes: &[Scope { at: "benchmarks[]", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS }],
         not_read: &[
             ("context", "facts of the machine, which the tool states"),
@@ -41,6 +41,13 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
             ("benchmarks[]/per_family_instance_index", "a place in the order"),
             ("benchmarks[]/repetitions", "the configuration, which is no result"),
             ("benchmarks[]/aggregate_unit", "the kind of the row"),
+            ("benchmarks[]/cpu_coefficient", FIT),
+            ("benchmarks[]/real_coefficient", FIT),
+            ("benchmarks[]/big_o", "the complexity that was fitted"),
+            (
+                "benchmarks[]/rms",
+                "the root mean square of the errors of the fitted complexity, as a share of the mean CPU time, which is no time",
+            ),
         ],
     }],
 };
@@ -50,10 +57,17 @@ fn reason(benchmark: &Value) -> Option<&'static str> {
     if failed::google_benchmark(benchmark).is_some() {
         return Some("the benchmark failed or was skipped");
     }
-    // Its members for times hold a ratio.
-    let is_variation = benchmark.get("aggregate_unit").and_then(Value::as_str) == Some("percentage");
-    is_variation.then_some("a coefficient of variation, which is no time")
+    // The members for times of such an aggregate hold a ratio. The row `RMS` is one, too, and has no such members.
+    let is_ratio = benchmark.get("aggregate_unit").and_then(Value::as_str) == Some("percentage");
+    match benchmark.get("aggregate_name").and_then(Value::as_str) {
+        _ if !is_ratio || benchmark.get("real_time").is_none() => None,
+        Some("cv") => Some("a coefficient of variation, which is no time"),
+        _ => Some("a ratio that the benchmark defines, which is no time"),
+    }
 }
+
+/// The reason for the members of the row `BigO`.
+const FIT: &str = "the coefficient of the fitted complexity, which is the time of no benchmark";
 
 const LABELS: &[Label] = &[
     label("benchmark", "name"),

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::results::format::{
-    Form, Label, Part, Place, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, WRITTEN_BY_TOOL, all, label,
-    one,
+    Form, Label, Part, Place, Relation, ResultExample, ResultField, ResultFormat, SHORTENED, Scope, ScopeKind, Version, all,
+    label, one,
 };
 use Relation::{Differs, Unlike};
 
@@ -16,7 +16,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
     recognised_by: "`benchmarks` and `metadata.guidellm_version`",
     examples: &[ResultExample {
         name: "concurrent",
-        origin: WRITTEN_BY_TOOL,
+        origin: SHORTENED,
         files: &[("benchmarks.json", include_str!("../examples/guidellm.json"))],
     }],
     parts: &[Part {
@@ -26,7 +26,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
             let version = document.get("metadata").and_then(|metadata| metadata.get("guidellm_version"));
             version.is_some_and(Value::is_string) && document.get("benchmarks").is_some_and(Value::is_array)
         },
-        version: "metadata/guidellm_version",
+        version: Version::OfTool("metadata/guidellm_version"),
         scopes: &[
             Scope { at: "benchmarks[]", kind: ScopeKind::Statistics, labels: LABELS, fields: BENCHMARK },
             Scope { at: "benchmarks[]/metrics", kind: ScopeKind::Statistics, labels: LABELS, fields: METRICS },

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::failed;
 use crate::results::format::{
-    BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, all, label, one,
+    BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Version, all, label,
+    one,
 };
 use crate::results::format::{Label, Place};
 use Relation::Unlike;
@@ -31,7 +32,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
             let first = document.get("results").and_then(Value::as_array).and_then(|results| results.first());
             first.is_some_and(|first| ["command", "mean", "user", "system"].iter().all(|name| first.get(name).is_some()))
         },
-        version: "",
+        version: Version::Unstated,
         scopes: &[
             Scope { at: "results[]", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS },
             Scope {
@@ -48,7 +49,8 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
     }],
 };
 
-const LABELS: &[Label] = &[label("command", "command"), Label { name: "parameter", place: Place::Members("parameters") }];
+const LABELS: &[Label] =
+    &[label("command", "command"), Label { name: "parameter", place: Place::Members { at: "parameters", but: &[] } }];
 
 static FIELDS: &[ResultField] = &[
     all("", "hyperfine.wall_time", "s", "the wall time of an execution, less that of the shell; `std` is of the sample", Unlike),

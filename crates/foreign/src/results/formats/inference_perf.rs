@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::results::format::Label;
 use crate::results::format::{
-    BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, all, label, one,
+    BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Version, all, label,
+    one,
 };
 use crate::results::left_out::LeftOut;
 use Relation::{Differs, Unlike};
@@ -29,7 +30,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
         recognises: |document| {
             ["load_summary", "successes", "failures"].iter().all(|name| document.get(name).is_some_and(Value::is_object))
         },
-        version: "",
+        version: Version::Unstated,
         scopes: &[Scope { at: "", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS }],
         not_read: &[],
     }],

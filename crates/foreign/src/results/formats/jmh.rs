@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::results::format::{
-    BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, label,
+    BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Version, label,
 };
 use crate::results::format::{Label, Place, Shape, Unit};
 use Relation::Unlike;
@@ -29,7 +29,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
                     && first.get("primaryMetric").is_some()
             })
         },
-        version: "[]/jmhVersion",
+        version: Version::OfTool("[]/jmhVersion"),
         scopes: &[
             Scope { at: "[]", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS },
             Scope { at: "[]/primaryMetric/rawData[]", kind: ScopeKind::Samples, labels: LABELS, fields: SAMPLES },
@@ -59,7 +59,7 @@ const LABELS: &[Label] = &[
     label("mode", "mode"),
     label("threads", "threads"),
     label("batch_size", "measurementBatchSize"),
-    Label { name: "parameter", place: Place::Members("params") },
+    Label { name: "parameter", place: Place::Members { at: "params", but: &[] } },
 ];
 const UNITS: Unit = Unit::StatedAt(
     "primaryMetric/scoreUnit",

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::results::format::{
-    BY_DOCUMENTED_FORMAT, Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, all, label,
-    one,
+    BY_DOCUMENTED_FORMAT, Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Version, all,
+    label, one,
 };
 use Relation::{Differs, Unlike};
 
@@ -27,7 +27,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
             document.get("root_group").is_some_and(Value::is_object)
                 && metrics.and_then(|metrics| metrics.get("iterations")).is_some()
         },
-        version: "",
+        version: Version::Unstated,
         scopes: &[Scope { at: "metrics", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS }],
         not_read: &[("root_group", "checks by name"), ("metrics/checks", "checks of the script")],
     }],

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::results::format::{
     BY_DOCUMENTED_FORMAT, Form, Label, Part, Place, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Shape,
-    all, label, one,
+    Version, all, label, one,
 };
 use Relation::{Differs, Unlike};
 
@@ -23,7 +23,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
         name: "summary",
         form: Form::Text(parse),
         recognises: |document| document.get("scenario").is_some_and(Value::is_string),
-        version: "",
+        version: Version::Unstated,
         scopes: &[Scope { at: "", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS }],
         not_read: &[("lines", "lines that state a verdict, a parameter or a number that no table has")],
     }],

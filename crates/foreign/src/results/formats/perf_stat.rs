@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::results::format::{
     BY_DOCUMENTED_FORMAT, Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Shape, Unit,
-    label,
+    Version, label,
 };
 
 /// The format.
@@ -22,7 +22,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
         name: "counters",
         form: Form::Text(parse),
         recognises: |document| document.get("counters").is_some_and(Value::is_array),
-        version: "",
+        version: Version::Unstated,
         scopes: &[Scope { at: "counters[]", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS }],
         not_read: &[
             ("counters[]/rest", "times, shares and derived numbers behind the event"),

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::results::format::{Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, all, label, one};
+use crate::results::format::{
+    Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Version, all, label, one,
+};
 use crate::results::format::{Label, WRITTEN_BY_TOOL};
 use Relation::Unlike;
 
@@ -25,7 +27,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
             document.get("machine_info").is_some()
                 && first.is_some_and(|first| first.get("fullname").is_some() && first.get("stats").is_some_and(Value::is_object))
         },
-        version: "version",
+        version: Version::OfTool("version"),
         scopes: &[
             Scope { at: "benchmarks[]/stats", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS },
             Scope {

@@ -1,7 +1,7 @@
 //! `sglang.bench_serving --output-file`: one run a line.
 
 use crate::results::format::{
-    BY_DOCUMENTED_FORMAT, Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, all,
+    BY_DOCUMENTED_FORMAT, Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Version, all,
     has_numbers, label, one,
 };
 use Relation::{Differs, Unlike};
@@ -24,7 +24,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
             Ok(())
         }),
         recognises: |document| has_numbers(document, &["total_output_tokens_retokenized", "output_throughput", "completed"]),
-        version: "",
+        version: Version::Unstated,
         scopes: &[
             Scope { at: "", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS },
             Scope {

@@ -1,8 +1,8 @@
 //! `vllm bench serve --save-result`.
 
 use crate::results::format::{
-    BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, all, has_numbers,
-    label, one,
+    BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Version, all,
+    has_numbers, label, one,
 };
 use Relation::{Differs, Unlike};
 
@@ -24,7 +24,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
             Ok(())
         }),
         recognises: |document| has_numbers(document, &["duration", "completed", "total_input_tokens", "total_token_throughput"]),
-        version: "",
+        version: Version::Unstated,
         scopes: &[
             Scope { at: "", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS },
             Scope {

@@ -2,6 +2,7 @@
 //!
 //! Positions are percentages, so that a picture follows the page's width while its marks and letters keep their size.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::history::model::{Change, Run, Series, median};
@@ -284,8 +285,7 @@ impl Naming {
             places.dedup();
             places.into_iter().filter_map(|index| runs.get(index)).collect()
         };
-        let mut days: Vec<_> = shown.iter().filter_map(|run| phrases::date(run)).collect();
-        days.dedup();
+        let days: BTreeSet<String> = shown.iter().filter_map(|run| phrases::date(run)).collect();
         if days.len() == shown.len() {
             Self::Days
         } else if shown.iter().all(|run| run.id.chars().count() <= MAX_TICK) {

@@ -119,18 +119,26 @@ fn ends(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
 pub(crate) fn tick_labels(ticks: &[f64]) -> Vec<String> {
     let is_plain = |tick: &f64| *tick == 0.0 || (1e-4..1e7).contains(&tick.abs());
     if !ticks.iter().all(is_plain) {
-        return ticks.iter().map(|tick| format!("{tick:e}")).map(|text| clip_mantissa(&text)).collect();
+        let labels = |decimals| ticks.iter().map(|tick| clip_mantissa(&format!("{tick:e}"), decimals)).collect::<Vec<_>>();
+        let is_told_apart = |labels: &Vec<String>| labels.windows(2).all(|pair| matches!(pair, [one, other] if one != other));
+        return (3..MAX_DECIMALS).map(labels).find(is_told_apart).unwrap_or_else(|| labels(MAX_DECIMALS));
     }
     if ticks.windows(2).all(|pair| matches!(pair, [low, high] if *low > 0.0 && high / low >= 1.9)) && ticks.len() > 1 {
         return ticks.iter().map(|tick| significant_tick(*tick)).collect();
     }
+    // Near values far from zero are told apart by digits that are a small share of them.
+    let step = ticks.windows(2).map(|pair| pair.iter().copied().reduce(|low, high| (high - low).abs()).unwrap_or_default());
+    let step = step.filter(|step| *step > 0.0).fold(f64::INFINITY, f64::min);
     let told_apart = |decimals: &i32| {
-        let reads_back = |tick: &f64| (at_decimals(*tick, *decimals) - tick).abs() <= tick.abs() * 1e-6;
+        let reads_back = |tick: &f64| (at_decimals(*tick, *decimals) - tick).abs() <= (tick.abs() * 1e-6).min(step * 0.01);
         ticks.iter().all(reads_back)
     };
-    let decimals = (0..=8).find(told_apart).unwrap_or(8);
+    let decimals = (0..=MAX_DECIMALS).find(told_apart).unwrap_or(MAX_DECIMALS);
     ticks.iter().map(|tick| fixed(*tick, -decimals)).map(|text| if is_zero(&text) { "0".to_owned() } else { text }).collect()
 }
+
+/// The most decimals of a tick.
+const MAX_DECIMALS: i32 = 12;
 
 fn at_decimals(value: f64, decimals: i32) -> f64 {
     let scale = 10f64.powi(decimals);
@@ -146,10 +154,11 @@ fn significant_tick(tick: f64) -> String {
     fixed(tick, tick.abs().log10().floor().min(0.0) as i32)
 }
 
-/// Shortens `1.2000000000000002e-7` to `1.2e-7`.
-fn clip_mantissa(text: &str) -> String {
+/// Shortens `1.2000000000000002e-7` to `1.2e-7`, with this many decimals at most.
+fn clip_mantissa(text: &str, decimals: i32) -> String {
     let (mantissa, power) = text.split_once('e').unwrap_or((text, "0"));
-    let rounded = mantissa.parse().map_or_else(|_| mantissa.to_owned(), |mantissa: f64| format!("{}", at_decimals(mantissa, 3)));
+    let rounded =
+        mantissa.parse().map_or_else(|_| mantissa.to_owned(), |mantissa: f64| format!("{}", at_decimals(mantissa, decimals)));
     format!("{rounded}e{power}")
 }
 
@@ -175,6 +184,8 @@ mod tests {
         assert_eq!(labels(&[1.0, 5_000.0]), ("1 10 100 1000".to_owned(), "logarithmic axis"));
         assert_eq!(labels(&[410.0, 28_000.0]).0, "1000 3000 10,000 30,000");
         assert_eq!(labels(&[2e-6, 3e-6]).0, "2e-6 2.5e-6 3e-6");
+        assert_eq!(labels(&[1_000.000_1, 1_000.000_4]).0, "1000.0001 1000.0002 1000.0003 1000.0004");
+        assert_eq!(labels(&[1.234_000e7, 1.234_001e7]).0, "1.234e7 1.2340005e7 1.234001e7");
         assert_eq!(labels(&[-3.0, 3.0]), ("-2 0 2".to_owned(), "linear axis that does not start at zero"));
         assert_eq!(labels(&[0.0, 100.0]).1, "linear axis from zero");
         assert_eq!(labels(&[7.0]).1, "linear axis that does not start at zero");
