@@ -68,7 +68,8 @@ fn a_job_of_another_tool_travels_in_a_config_map() {
 fn a_hook_for_an_inference_service_names_the_right_that_it_needs() {
     let fixture = Fixture::bare();
     let endpoint = "{inferenceService: {name: llama, namespace: serving}}";
-    let original = job("http://h:1", "").lines().map(|line| match line.strip_prefix("  endpoint: ") {
+    let direct = job("http://h:1", "");
+    let original = direct.lines().map(|line| match line.strip_prefix("  endpoint: ") {
         Some(_) => format!("  endpoint: {endpoint}\n"),
         None => format!("{line}\n"),
     });

@@ -183,9 +183,10 @@ mod tests {
             describe(Some(&all_loads), &points.iter().collect::<Vec<_>>())
         };
         let told = "load 16 meets the SLOs although 4 does not, which is taken for noise (neighbours share their mean)";
-        assert_eq!(rise([0.995, 0.98, 0.99]).as_deref(), Some(told));
-        assert_eq!(rise([0.98, 1.0, 0.99]), None, "shares fall with load");
-        assert_eq!(rise([0.985, 0.97, 0.98]), None, "none meets the SLOs, so none is taken for the most load");
+        let named = |shares: [f64; 3]| rise(shares).is_some_and(|said| said.starts_with(told));
+        assert!(named([0.995, 0.98, 0.99]), "{:?}", rise([0.995, 0.98, 0.99]));
+        assert!(!named([0.98, 1.0, 0.99]), "shares fall with load");
+        assert!(!named([0.985, 0.97, 0.98]), "none meets the SLOs, so none is taken for the most load");
     }
 
     #[test]
