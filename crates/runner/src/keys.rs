@@ -92,7 +92,7 @@ impl LocalKeys {
     }
 }
 
-/// What [`init_keys`] made.
+/// The keys and the trust root that [`init_keys`] made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MadeKeys {
     /// The roles whose keys were made.

@@ -220,7 +220,7 @@ fn page<'a>(
             .then(|| format!("files of {} are absent, so its numbers were not read again", side.name))
     };
     remarks.extend(sides.iter().filter_map(absent));
-    remarks.extend(sides.iter().flat_map(|side| side.remarks()));
+    remarks.extend(sides.iter().flat_map(Side::remarks));
     ForeignComparison {
         sides: opened.each_ref().map(compared_evidence),
         remarks,

@@ -469,7 +469,7 @@ fn has_password_option(program: &str, rest: &[&str]) -> bool {
     let program = program.rsplit('/').next().unwrap_or(program);
     let options =
         |known: &'static [(&str, &str)]| known.iter().filter(move |(name, _)| *name == program).map(|(_, option)| *option);
-    let is_value = |value: &str| !value.starts_with('-') && !is_placeholder(value) && !(program == LOGIN && is_port(value));
+    let is_value = |value: &str| !(value.starts_with('-') || is_placeholder(value) || program == LOGIN && is_port(value));
     let words = rest.get(..rest.len().min(MAX_OPTIONS)).unwrap_or_default();
     let is_next = |option: &str| words.windows(2).any(|two| matches!(two, [first, value] if *first == option && is_value(value)));
     let is_attached = |option: &str| words.iter().any(|word| word.strip_prefix(option).is_some_and(is_value));

@@ -111,7 +111,7 @@ pub struct CalibratedCeiling {
     pub at_least: bool,
 }
 
-/// How long a calibration measured each level.
+/// The time for which a calibration measured each level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CalibrationPace {
     /// Some seconds: what runs refer to.

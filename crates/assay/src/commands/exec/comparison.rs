@@ -117,14 +117,12 @@ fn remedy(verdict: &Verdict, primary: &[&MetricVerdict]) -> String {
         return first_reason(verdict);
     }
     let runs = undecided().map(|metric| runs_that_decide(metric)).collect::<Option<Vec<_>>>();
-    match runs.and_then(|runs| runs.into_iter().max()) {
-        Some(runs) => format!("about `--runs {runs}` would decide it {FOUND}, by the noise of these runs"),
-        None => {
-            let open = undecided().find(|metric| runs_that_decide(metric).is_none());
-            let why = open.and_then(|metric| Some(format!("`{}`: {}", metric.metric, why_inconclusive(metric)?)));
-            why.unwrap_or_else(|| first_reason(verdict))
-        }
+    if let Some(runs) = runs.and_then(|runs| runs.into_iter().max()) {
+        return format!("about `--runs {runs}` would decide it {FOUND}, by the noise of these runs");
     }
+    let open = undecided().find(|metric| runs_that_decide(metric).is_none());
+    let why = open.and_then(|metric| Some(format!("`{}`: {}", metric.metric, why_inconclusive(metric)?)));
+    why.unwrap_or_else(|| first_reason(verdict))
 }
 
 fn first_reason(verdict: &Verdict) -> String {
