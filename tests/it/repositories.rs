@@ -91,9 +91,10 @@ fn run_under(fixture: &Fixture, limit: &str, run: &str) -> CommandResult {
     CommandResult::from_output(command.output().expect("the shell runs"))
 }
 
-/// Returns true if a program that was ended by a signal has printed nothing, or that the allocator of its runtime failed.
+/// Returns true if a program that was ended by a signal has printed nothing, or that the allocator of its runtime failed, which may be after other
+/// lines.
 fn is_out_of_memory(stderr: &str) -> bool {
-    stderr.is_empty() || stderr.starts_with("memory allocation of ")
+    stderr.is_empty() || stderr.lines().any(|line| line.starts_with("memory allocation of "))
 }
 
 #[test]
