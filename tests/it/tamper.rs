@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use assay_envelope::{ExpectedManifest, SecretKey, Signer, Trust, TrustPolicy, TrustedSigner, sign, verify};
+use assay_envelope::{ExpectedManifest, Password, SecretKey, Signer, Trust, TrustPolicy, TrustedSigner, sign, verify};
 use assay_manifest::{Count, Digest, Document, Intent, Role};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -241,8 +241,10 @@ pub(crate) fn local_key(role: Role) -> SecretKey {
 
 /// Returns a role's key of this fixture.
 pub(crate) fn key_of(fixture: &Fixture, role: Role) -> SecretKey {
+    // Nearly all keys of tests have one salt: the work of unlocking is done once, not for each document that is signed again.
+    static PASSWORD: LazyLock<Password> = LazyLock::new(|| Password::new(b"").expect("a password"));
     let text = fs::read_to_string(fixture.key(role.as_str())).expect("a local key");
-    SecretKey::decrypt(&text, b"").expect("the keys of tests have no password")
+    SecretKey::decrypt_with(&text, &PASSWORD).expect("the keys of tests have no password")
 }
 
 /// Returns the trust of the fixture's own policy.

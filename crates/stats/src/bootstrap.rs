@@ -112,10 +112,11 @@ fn interval(samples: &Samples, statistic: Statistic, how: Bootstrap, seed: [u8; 
 fn replicates(samples: &Samples, statistic: Statistic, resamples: u32, seed: [u8; 32]) -> Vec<f64> {
     let mut draws = Draws::new(seed, statistic.stream(), samples.len());
     let mut resample = vec![0; samples.len()];
+    let mut near = Vec::new();
     let mut replicate = || {
         resample.fill_with(|| draws.index());
         match statistic {
-            Statistic::Median => resampled_median(samples, &mut resample),
+            Statistic::Median => resampled_median(samples, &mut resample, &mut near),
             Statistic::Mean => resampled_mean(samples, &resample),
         }
     };
@@ -124,15 +125,31 @@ fn replicates(samples: &Samples, statistic: Statistic, resamples: u32, seed: [u8
     replicates
 }
 
-/// The median of a resample. The samples ascend, so the middle index points at the middle sample.
-fn resampled_median(samples: &Samples, indices: &mut [u32]) -> f64 {
+/// The median of a resample. The samples ascend, so the middle index points at the middle sample, and only indices near it are sorted.
+fn resampled_median(samples: &Samples, indices: &mut [u32], near: &mut Vec<u32>) -> f64 {
     let half = indices.len() / 2;
+    let window = middle_window(indices.len());
+    let below = indices.iter().filter(|index| **index < window.start).count();
+    near.clear();
+    near.extend(indices.iter().filter(|index| window.contains(index)));
+    // The places `half - 1` and `half` among all indices are both in the window, with hardly an exception.
+    let (indices, half) = match half.checked_sub(below) {
+        Some(place) if place > 0 && place < near.len() => (near.as_mut_slice(), place),
+        _ => (indices, half),
+    };
     let (below, &mut middle, _) = indices.select_nth_unstable(half);
     let upper = samples.at(middle as usize);
     match below.iter().max() {
         Some(&index) if samples.len().is_multiple_of(2) => midpoint(samples.at(index as usize), upper),
         _ => upper,
     }
+}
+
+/// The indices in which the middle one of a resample lies, but for one resample in a billion: the median of `n` indices drawn from `n` has a
+/// standard deviation of half the root of `n`, and the window has six of them to each side.
+fn middle_window(n: usize) -> std::ops::Range<u32> {
+    let (middle, reach) = ((n / 2) as u32, 3 * n.isqrt() as u32 + 1);
+    middle.saturating_sub(reach)..middle.saturating_add(reach)
 }
 
 /// The type 7 median of two neighbours, by the same operations as [`quantile`].
@@ -259,9 +276,26 @@ mod tests {
     #[test]
     fn a_resampled_median_is_the_median_of_the_resample() {
         let odd = Samples::new(&[1.0, 2.0, 4.0, 8.0, 16.0]).expect("samples");
-        assert_eq!(resampled_median(&odd, &mut [4, 0, 3, 3, 1]).to_bits(), 8.0_f64.to_bits());
+        let median = |samples: &Samples, indices: &mut [u32]| resampled_median(samples, indices, &mut Vec::new());
+        assert_eq!(median(&odd, &mut [4, 0, 3, 3, 1]).to_bits(), 8.0_f64.to_bits());
         let even = Samples::new(&[1.0, 2.0, 4.0, 8.0]).expect("samples");
-        assert_eq!(resampled_median(&even, &mut [3, 0, 2, 1]).to_bits(), 3.0_f64.to_bits());
+        assert_eq!(median(&even, &mut [3, 0, 2, 1]).to_bits(), 3.0_f64.to_bits());
+        // Ordinary resamples, and those whose middle is at an end or on the edge of the window, where the indices near the middle are not enough.
+        for n in [20_u32, 21, 400, 401, 5_000] {
+            let samples = ramp(n as usize);
+            let window = middle_window(n as usize);
+            let mut draws = Draws::new(SEED, 0, n as usize);
+            let drawn: Vec<Vec<u32>> = (0..20).map(|_| (0..n).map(|_| draws.index()).collect()).collect();
+            let alike = [0, n - 1, window.start, window.end.min(n) - 1].map(|index| vec![index; n as usize]);
+            let halves = (0..=1).map(|more| {
+                (0..n).map(|place| if place < n / 2 + more { window.start.saturating_sub(1) } else { n - 1 }).collect()
+            });
+            for mut indices in drawn.into_iter().chain(alike).chain(halves) {
+                let values: Vec<f64> = indices.iter().map(|index| samples.at(*index as usize)).collect();
+                let expected = Samples::new(&values).expect("samples").median();
+                assert_eq!(median(&samples, &mut indices).to_bits(), expected.to_bits(), "{n}");
+            }
+        }
     }
 
     #[test]
