@@ -422,7 +422,7 @@ fn a_verdict_is_decided_again_to_the_byte() {
     signed(r#""outcome":"unchanged","p_better_adjusted""#, r#""outcome":"improved","p_better_adjusted""#)
         .refuses(20, "replay_differs");
     signed(r#""look":1"#, r#""look":2"#).refuses(20, "other_look");
-    signed("assay-gate/10", "assay-gate/1").refuses(2, "other_contract");
+    signed("assay-gate/11", "assay-gate/1").refuses(2, "other_contract");
     replay(&format!("sha256:{}", "0".repeat(64))).refuses(2, "no_such_verdict");
 }
 

@@ -107,7 +107,7 @@ fn a_table_and_an_id_are_printed() {
     let ran = fixture.assay(&["import", "results", &folder]).success();
     assert!(ran.stderr.contains("`users` is a link or no plain file, and is left out"), "{}", ran.stderr);
     let printed = ran.stdout;
-    assert!(printed.contains("left out: 1 value in 1 place\n  1  notes.txt: the file is of no format that is read"), "{printed}");
+    assert!(printed.contains("left out: 1 file\n  notes.txt: the file is of no format that is read"), "{printed}");
 }
 
 #[test]
@@ -324,9 +324,14 @@ fn figures_that_do_not_agree_are_shown() {
 fn evidence_with_fewer_labels_is_said_to_be_imported_again() {
     let fixture = Fixture::bare();
     let imported = import(&fixture, "genai-bench", "new");
-    let old = plant(&fixture, &imported, "old", |evidence| {
+    let with_fewer = |evidence: &mut ForeignEvidence| {
         evidence.samples = None;
         evidence.rows.iter_mut().for_each(|row| drop(row.labels.remove("api_backend")));
+    };
+    let same = plant(&fixture, &imported, "same", with_fewer);
+    let old = plant(&fixture, &imported, "old", |evidence| {
+        with_fewer(evidence);
+        evidence.importer.program = Digest::compute(b"an earlier version");
     });
     let refused = fixture.assay(&["verify", &old]).refuses(20, "foreign_evidence").stderr;
     for part in
@@ -339,6 +344,8 @@ fn evidence_with_fewer_labels_is_said_to_be_imported_again() {
     for part in ["their labels differ: B alone has `api_backend`", "import its files again under another name"] {
         assert!(refused.contains(part), "{refused}");
     }
+    let refused = fixture.assay(&["compare", &same, id(&imported)]).refuses(2, "nothing_compared").stderr;
+    assert!(!refused.contains("import its files again"), "one program imported both: {refused}");
 }
 
 #[test]

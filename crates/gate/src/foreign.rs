@@ -26,7 +26,7 @@ use crate::input::percent;
 use crate::rule::Rules;
 
 /// The version of the method. A verdict can be recomputed only by the same version.
-pub const FOREIGN_CONTRACT: &str = "assay-foreign-gate/1";
+pub const FOREIGN_CONTRACT: &str = "assay-foreign-gate/2";
 
 /// The most pieces of evidence of a side.
 pub const MAX_PIECES: usize = 200;

@@ -385,10 +385,11 @@ fn decide(
         (Outcome::Regressed, None)
     } else if rules.both_ways && is_clearly_better {
         (Outcome::Improved, None)
+    } else if fired || rules.both_ways && is_better {
+        // A change that was seen is to be confirmed, which takes fewer pairs the larger it is; what the design could have found is beside the point.
+        (Outcome::Inconclusive, Some(OutcomeReason::WithinFloor))
     } else if judged.detectable.is_none_or(|smallest| smallest > rules.required_effect()) {
         (Outcome::Inconclusive, Some(OutcomeReason::Underpowered))
-    } else if fired || rules.both_ways && is_better {
-        (Outcome::Inconclusive, Some(OutcomeReason::WithinFloor))
     } else if is_clearly_better {
         (Outcome::Improved, None)
     } else {
@@ -546,7 +547,12 @@ mod tests {
         // 110 x 3 % over the power 3/2 of 20, with the noise as estimated.
         assert!((floors[2].log - 0.0369).abs() < 0.003, "{floors:?}");
         let few = alone(loud(9), &RULES);
-        assert_eq!((few.outcome, few.why), (Outcome::Inconclusive, Some(OutcomeReason::Underpowered)));
+        assert_eq!((few.outcome, few.why), (Outcome::Inconclusive, Some(OutcomeReason::WithinFloor)));
+        let same = alone(
+            in_order(BetterDirection::Lower, loud(9).pairs.iter().map(|[one, other]| [*one, other / 1.1]).collect()),
+            &RULES,
+        );
+        assert_eq!((same.outcome, same.why), (Outcome::Inconclusive, Some(OutcomeReason::Underpowered)), "no change was seen");
         assert_eq!(alone(loud(20), &RULES).outcome, Outcome::Regressed);
         // A metric that earlier runs showed not to be autocorrelated has no such floor.
         let known = Series { learned: Some(learned(0.03, None)), ..loud(9) };
@@ -565,7 +571,8 @@ mod tests {
         let judged = with(0.01, 1.2);
         assert_eq!(judged.floor.map(|floor| floor.source), Some(FloorSource::Autocorrelation));
         assert_eq!(judged.outcome, Outcome::Regressed);
-        assert_eq!((with(0.08, 1.2).outcome, with(0.08, 1.2).why), (Outcome::Inconclusive, Some(OutcomeReason::Underpowered)));
+        assert_eq!((with(0.08, 1.2).outcome, with(0.08, 1.2).why), (Outcome::Inconclusive, Some(OutcomeReason::WithinFloor)));
+        assert_eq!((with(0.08, 1.0).outcome, with(0.08, 1.0).why), (Outcome::Inconclusive, Some(OutcomeReason::Underpowered)));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::rule::{BOUND_ALPHA, Effect, JudgedMetric, OutcomeReason, Rules, Serie
 use crate::sides::find_confounding;
 
 /// The version of the method. A verdict can be recomputed only by the same version.
-pub const CONTRACT: &str = "assay-gate/10";
+pub const CONTRACT: &str = "assay-gate/11";
 
 /// The most pairs that an inconclusive verdict asks for.
 const MOST_PAIRS: usize = 200;
@@ -282,7 +282,7 @@ fn reason(why: OutcomeReason, judged: &JudgedMetric, rules: &Rules, is_out_of_re
         }
         OutcomeReason::Underpowered => {
             let found = judged.detectable.map_or_else(
-                || "so few pairs could not have found a change of any size".to_owned(),
+                || "so few pairs could not have found a change of this metric alone, of any size".to_owned(),
                 |smallest| format!("the smallest change that would have been found is {}", percent(share(smallest))),
             );
             let is_unlearned = judged.floor.is_some_and(|floor| floor.source == FloorSource::Unlearned);

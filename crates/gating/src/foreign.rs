@@ -447,7 +447,7 @@ fn not_judged(refusal: &ForeignRefusal) -> Failure {
             (ErrorCode::NotJudged, "`docs/reference/foreign.md` lists the metrics of each format and their better direction")
         }
         ForeignRefusal::TooManyNumbers(_) => (ErrorCode::NotJudged, "import the files of fewer benchmarks at a time"),
-        ForeignRefusal::NothingInCommon(Some(labels)) if labels.is_of_one_side => (ErrorCode::NotJudged, FEWER_LABELS_HINT),
+        ForeignRefusal::NothingInCommon(Some(labels)) if labels.may_be_of_importers => (ErrorCode::NotJudged, FEWER_LABELS_HINT),
         _ => (ErrorCode::NotJudged, "`assay compare` of one piece of each side shows what they have in common"),
     };
     Failure::new(code, refusal.to_string()).hint(hint)

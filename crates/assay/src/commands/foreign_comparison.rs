@@ -164,7 +164,7 @@ fn nothing_compared([baseline, candidate]: [&ForeignEvidence; 2]) -> Failure {
     let why = labels.as_ref().map_or_else(String::new, |labels| format!(": {}", labels.text.escape_debug()));
     let message = format!("the two have no number of the same definition and labels in common{why}");
     let hint = match labels {
-        Some(labels) if labels.is_of_one_side => FEWER_LABELS_HINT.to_owned(),
+        Some(labels) if labels.may_be_of_importers => FEWER_LABELS_HINT.to_owned(),
         _ => format!("{PAGE} states the definitions; labels are the load and other circumstances"),
     };
     Failure::new(ErrorCode::NothingCompared, message).hint(hint)

@@ -729,11 +729,11 @@ fn foreign_verdict(evidence: InputRef) -> ForeignVerdict {
     body(json!({
         "about": ForeignVerdict::ABOUT,
         "advisory": true,
-        "contract": "assay-foreign-gate/1",
+        "contract": "assay-foreign-gate/2",
         "gate": "peers",
         "outcome": "inconclusive",
         "blocks": false,
-        "reasons": [{"code": "inconclusive", "detail": "`icl_ms` (p99) of concurrency=2: there are 1 pairs of pieces, and the rules need at least 6"}],
+        "reasons": [{"code": "inconclusive", "detail": "`icl_ms` (p99) of concurrency=2: there is 1 pair of pieces, and the rules need at least 6"}],
         "rules": {
             "path": "peers.yaml", "digest": digest("rules/peers.yaml"), "q": 0.05, "budget": 0.05, "metrics": ["icl_ms_p99"],
             "block_on_inconclusive": false, "allow_foreign": false,
@@ -746,7 +746,7 @@ fn foreign_verdict(evidence: InputRef) -> ForeignVerdict {
         "remarks": ["no trust policy names the importer of after-1"],
         "metrics": [{
             "number": number("icl_ms", "p99", "ms"), "better": "lower", "primary": true, "outcome": "inconclusive",
-            "reason": {"code": "too_few_pieces", "detail": "there are 1 pairs of pieces, and the rules need at least 6"},
+            "reason": {"code": "too_few_pieces", "detail": "there is 1 pair of pieces, and the rules need at least 6"},
             "baseline": [4.2], "candidate": [4.5], "missing": 0,
             "change": {
                 "ratio": 1.0714, "level": 0.95, "baseline_median": 4.2, "candidate_median": 4.5, "p_worse": 0.5, "p_better": 1.0,
@@ -1315,11 +1315,11 @@ fn verdict(summary: InputRef) -> Verdict {
     let rules = |path: &str, size: u32| artifact(&format!("rules/{path}"), size, "application/yaml");
     let (pipeline, accepted) = (rules("pipelines/nightly.yaml", 1_906), rules("pipelines/acks/huge-pages.yaml", 412));
     body(json!({
-        "contract": "assay-gate/10",
+        "contract": "assay-gate/11",
         "gate": "bandwidth",
         "outcome": "inconclusive",
         "blocks": false,
-        "reasons": [{"code": "inconclusive", "detail": "so few pairs could not have found a change of any size"}],
+        "reasons": [{"code": "inconclusive", "detail": "so few pairs could not have found a change of this metric alone, of any size"}],
         "policy": {
             "path": "pipelines/nightly.yaml",
             "digest": pipeline["digest"],
@@ -1437,7 +1437,7 @@ fn undecided_metric() -> Value {
         "better": "lower",
         "primary": true,
         "outcome": "inconclusive",
-        "reason": {"code": "underpowered", "detail": "so few pairs could not have found a change of any size"},
+        "reason": {"code": "underpowered", "detail": "so few pairs could not have found a change of this metric alone, of any size"},
         "pairs": pairs([[410.0, 431.5], [402.25, 398.0]]),
         "missing": 1,
         "p_worse_adjusted": 1.0,

@@ -17,8 +17,8 @@ pub const FEWER_LABELS_HINT: &str = "evidence that an earlier version of Assay i
 pub struct LabelDifference {
     /// The labels that one side alone has and those with other values, in words.
     pub text: String,
-    /// True if one side has labels that the other does not.
-    pub is_of_one_side: bool,
+    /// True if one side has labels that the other does not, and not one program imported both.
+    pub may_be_of_importers: bool,
 }
 
 /// The values of a label on both sides.
@@ -55,11 +55,13 @@ pub fn differing_labels(sides: [&[&ForeignEvidence]; 2], names: [&str; 2]) -> Op
             parts.push(format!("{name} alone has {}", first_names(&own, SHOWN_LABELS)));
         }
     }
-    let is_of_one_side = !parts.is_empty();
+    let importers: BTreeSet<_> = sides.into_iter().flatten().map(|piece| &piece.importer.program).collect();
+    let may_be_of_importers = !parts.is_empty() && importers.len() > 1;
     if !changed.is_empty() {
         parts.push(format!("other values have {}", first_names(&changed, SHOWN_LABELS)));
     }
-    (!parts.is_empty()).then(|| LabelDifference { text: format!("their labels differ: {}", parts.join("; ")), is_of_one_side })
+    (!parts.is_empty())
+        .then(|| LabelDifference { text: format!("their labels differ: {}", parts.join("; ")), may_be_of_importers })
 }
 
 #[cfg(test)]
@@ -69,9 +71,15 @@ mod tests {
     use super::*;
 
     fn evidence(metric: &str, labels: &Value) -> ForeignEvidence {
+        imported("1", metric, labels)
+    }
+
+    /// Returns evidence that the program with this digest, of one digit, imported.
+    fn imported(program: &str, metric: &str, labels: &Value) -> ForeignEvidence {
+        let program = format!("sha256:{}", program.repeat(64));
         let digest = format!("sha256:{}", "0".repeat(64));
         serde_json::from_value(json!({
-            "imported_at": "2026-01-01T00:00:00.000000000Z", "format": "aiperf", "importer": {"version": "1", "program": digest},
+            "imported_at": "2026-01-01T00:00:00.000000000Z", "format": "aiperf", "importer": {"version": "1", "program": program},
             "files": [], "not_read": [], "left_out": [],
             "rows": [{"metric": metric, "statistic": "mean", "unit": "ms", "value": 1.0, "labels": labels}],
             "key": {"name": "keys/import.pub", "digest": digest, "size": "1", "media_type": "text/plain"},
@@ -85,11 +93,13 @@ mod tests {
         let new = evidence("m", &json!({"concurrency": "4", "same": "1", "datasets.main.entries": "8"}));
         let of = |one: &ForeignEvidence, other: &ForeignEvidence| {
             differing_labels([&[one], &[other]], ["the baseline", "the candidate"])
-                .map(|found| (found.text, found.is_of_one_side))
+                .map(|found| (found.text, found.may_be_of_importers))
         };
         let both =
             "their labels differ: the candidate alone has `datasets.main.entries`; other values have `concurrency` (2 / 4)";
-        assert_eq!(of(&old, &new), Some((both.to_owned(), true)));
+        assert_eq!(of(&old, &new), Some((both.to_owned(), false)), "one program imported both");
+        let of_other = imported("2", "m", &json!({"concurrency": "4", "same": "1", "datasets.main.entries": "8"}));
+        assert_eq!(of(&old, &of_other), Some((both.to_owned(), true)));
         let values = evidence("m", &json!({"concurrency": "4", "same": "1"}));
         let changed = "their labels differ: other values have `concurrency` (2 / 4)";
         assert_eq!(of(&old, &values), Some((changed.to_owned(), false)));

@@ -252,13 +252,12 @@ fn pair_reason(why: OutcomeReason, judged: &JudgedMetric, rules: &Rules, [found,
         OutcomeReason::NotComparable => {
             Reason::new("not_comparable", "a piece has a value below zero, so there is no ratio to judge")
         }
-        OutcomeReason::Underpowered if found < fewest => Reason::new(
-            "too_few_pieces",
-            format!("there are {found} pairs of pieces, and the rules need at least {fewest}{import}"),
-        ),
+        OutcomeReason::Underpowered if found < fewest => {
+            Reason::new("too_few_pieces", format!("{}, and the rules need at least {fewest}{import}", pairs_of_pieces(found)))
+        }
         OutcomeReason::Underpowered => {
             let found = judged.detectable.map_or_else(
-                || "so few pieces could not have shown a change of any size".to_owned(),
+                || "so few pieces could not have shown a change of this metric alone, of any size".to_owned(),
                 |smallest| format!("the smallest change that would have been found is {}", percent(share(smallest))),
             );
             let must_find = percent(2.0 * rules.budget);
@@ -276,6 +275,11 @@ fn pair_reason(why: OutcomeReason, judged: &JudgedMetric, rules: &Rules, [found,
             Reason::new("within_floor", text)
         }
     }
+}
+
+/// Returns the number of pairs in words, for the start of a reason.
+fn pairs_of_pieces(found: u32) -> String {
+    if found == 1 { "there is 1 pair of pieces".to_owned() } else { format!("there are {found} pairs of pieces") }
 }
 
 fn judge_unpaired(family: &[&ComparedNumber], rules: &Rules) -> Vec<ForeignMetricVerdict> {

@@ -186,6 +186,8 @@ fn too_few_pieces_are_inconclusive_with_the_number_that_is_missing() {
     let (paired, more) = reason(Given::times(&values(3, 1.0, 5), &values(3, 2.0, 3)));
     assert!(paired.starts_with("there are 3 pairs of pieces, and the rules need at least 6; import "), "{paired}");
     assert!(more >= Some(3) && paired.contains(&format!("import {} more of each side", more.unwrap_or_default())), "{more:?}");
+    let (single, _) = reason(Given::times(&values(1, 1.0, 5), &values(1, 2.0, 3)));
+    assert!(single.starts_with("there is 1 pair of pieces, and the rules need at least 6; import "), "{single}");
     let (unpaired, more) = reason(Given::times(&values(3, 1.0, 5), &values(2, 2.0, 3)));
     assert_eq!(unpaired, "3 and 2 pieces cannot show a change of any size, and 4 of each side can");
     assert_eq!(more, Some(2));

@@ -300,6 +300,18 @@ fn more_pairs_are_those_of_the_next_look() {
     assert!(uneven > even, "the next look has next to no share: {uneven} and {even}");
 }
 
+/// What was seen is to be confirmed: that takes fewer pairs than a change of twice the budget, of which nothing was seen.
+#[test]
+fn a_change_that_was_seen_takes_as_many_pairs_as_one_of_its_size() {
+    let slower: Vec<[f64; 2]> = noisy(0.15).iter().map(|[a, b]| [*a, b * 0.75]).collect();
+    let verdict = verdict_of(&slower, |_| {});
+    let metric = &verdict.metrics[0];
+    assert_eq!((metric.outcome, reason_code(metric)), (Outcome::Inconclusive, "within_floor"));
+    // A shift of 0.29 takes n with 0.29 > 110 * 0.15 / n^1.5 + 2.8 * 0.15 / n^0.5: about 20.
+    let enough = metric.more_pairs.map(|more| 12 + more);
+    assert!(enough.is_some_and(|pairs| (15..=28).contains(&pairs)), "{enough:?}");
+}
+
 #[test]
 fn what_no_number_of_pairs_tells_is_said() {
     let hopeless = verdict_of(&noisy(1.5), |_| {});
@@ -741,7 +753,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/10", "db7dd7644166989293fc19c305c48739920b5e604b13190c36f0ad696739c5a6")
+        ("assay-gate/11", "d66e71f22db7be74b3ad9376b07aa877f0169d8a8bfa915de06139a757c6668c")
     );
 }
 

@@ -287,7 +287,7 @@ pub(crate) fn model() -> Model {
     let side = |variant| Side { target: name("vllm"), variant: name(variant) };
     let regressed = "`ttft_ms_p99` of chat at c64 changed by +12.1 %, beyond the budget of 5.0 %";
     let verdict = Verdict {
-        contract: "assay-gate/10".to_owned(),
+        contract: "assay-gate/11".to_owned(),
         gate: name("pull-request"),
         outcome: Outcome::Regressed,
         blocks: true,

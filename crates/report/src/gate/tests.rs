@@ -84,7 +84,7 @@ fn a_terminal_says_it_all() {
       assay trace pull-17-b/outcome_fact/1dd14edfefea/value --store s3://results
 
     Method: Wilcoxon's signed ranks, one-sided, on the log-ratios of adjacent pairs; Benjamini and Hochberg over the family
-    of 5 primary metrics at q = 1.5 %. Method `assay-gate/10`.
+    of 5 primary metrics at q = 1.5 %. Method `assay-gate/11`.
     False alarms: Among the alarms of this look at most 1.5 % are false in expectation: of 1000 comparisons like it in which
     none of the 5 metrics changed, at most 15 would alarm. Budget and floor make it fewer. Over all 3 looks of a sequence it
     is 5 % at most. It holds where metrics are independent or depend positively.
@@ -199,7 +199,7 @@ fn a_comment_says_what_changed_and_where_the_evidence_is() {
 
     <details><summary>Fine print (14)</summary>
 
-    - **Method**: Wilcoxon's signed ranks, one-sided, on the log-ratios of adjacent pairs; Benjamini and Hochberg over the family of 5 primary metrics at q = 1.5 %. Method `assay-gate/10`.
+    - **Method**: Wilcoxon's signed ranks, one-sided, on the log-ratios of adjacent pairs; Benjamini and Hochberg over the family of 5 primary metrics at q = 1.5 %. Method `assay-gate/11`.
     - **False alarms**: Among the alarms of this look at most 1.5 % are false in expectation: of 1000 comparisons like it in which none of the 5 metrics changed, at most 15 would alarm. Budget and floor make it fewer. Over all 3 looks of a sequence it is 5 % at most. It holds where metrics are independent or depend positively.
     - **Floor**: What the design cannot average away, and the interval's end has to clear: from what earlier runs teach of how launches differ. Learned from `sha256:d78e3c38d98d17d7355ec4a989e477bace56a6fa2508121a520146cd0a23ec80`.
     - **Change**: The ratio of Hodges and Lehmann, candidate over baseline, less one: the median of the averages of all pairs of log-ratios. It is not the ratio of the two medians beside it, which ignores that trials are paired.

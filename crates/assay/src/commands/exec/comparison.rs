@@ -50,7 +50,7 @@ fn primary(verdict: &Verdict) -> Vec<&MetricVerdict> {
 pub(crate) fn comparison_lines(verdict: &Verdict) -> Vec<String> {
     let primary = primary(verdict);
     let sentence = sentence(verdict, &primary);
-    let rows: Vec<[String; 3]> = primary.iter().map(|metric| row(metric)).collect();
+    let rows: Vec<[String; 3]> = primary.iter().map(|metric| row(metric, verdict.policy.budget)).collect();
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
     let (metrics, outcomes) = (width(0), width(1));
     let lines = primary.iter().zip(&rows).flat_map(|(metric, [name, outcome, change])| {
@@ -144,11 +144,11 @@ fn detectable(primary: &[&MetricVerdict]) -> String {
 }
 
 /// Returns the metric, its outcome, and its change with the interval and the number of pairs.
-fn row(metric: &MetricVerdict) -> [String; 3] {
+fn row(metric: &MetricVerdict, budget: f64) -> [String; 3] {
     let outcome = match metric.outcome {
         Outcome::Regressed => worse(metric).to_owned(),
         Outcome::Improved => better(metric).to_owned(),
-        Outcome::Unchanged => "no difference found".to_owned(),
+        Outcome::Unchanged => format!("no difference beyond {}", whole_percent(budget)),
         Outcome::Inconclusive => "inconclusive".to_owned(),
     };
     let change = metric.change.as_ref().map(|change| format!("{}, ", change_text(change))).unwrap_or_default();
@@ -225,7 +225,7 @@ mod tests {
         let digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
         let reasons: Vec<Value> = reason.iter().map(|detail| json!({"code": "c", "detail": detail})).collect();
         serde_json::from_value(json!({
-            "contract": "assay-gate/10", "gate": "exec", "outcome": outcome, "blocks": false, "reasons": reasons,
+            "contract": "assay-gate/11", "gate": "exec", "outcome": outcome, "blocks": false, "reasons": reasons,
             "policy": {"path": "p", "digest": digest, "q": 0.05, "looks": [1.0], "budget": 0.05, "metrics": [],
                 "block_on_inconclusive": false, "slo": false, "provenance": false},
             "comparison": {"baseline": {"target": "baseline", "variant": "default"}, "candidate": {"target": "candidate", "variant": "default"},
@@ -246,14 +246,15 @@ mod tests {
     fn each_outcome_has_its_sentence() {
         let slower = metric(WALL_TIME, "regressed", [7.5, 7.1, 8.1], None);
         let same = metric(CPU_TIME, "unchanged", [1.003, 0.99, 1.02], None);
-        let same_row =
-            |outcomes: usize| format!("  cpu_time_ms   {:<outcomes$}  +0.30 % [-1.0, +2.0], 20 pairs", "no difference found");
+        let same_row = |outcomes: usize| {
+            format!("  cpu_time_ms   {:<outcomes$}  +0.30 % [-1.0, +2.0], 20 pairs", "no difference beyond 5 %")
+        };
         assert_eq!(
             lines("regressed", &[same.clone(), slower], None),
             format!(
                 "Slower than the baseline: `wall_time_ms` +650 % [+610, +710]\n{}\n  \
-                 wall_time_ms  slower               +650 % [+610, +710], 20 pairs\n",
-                same_row(19)
+                 wall_time_ms  slower                    +650 % [+610, +710], 20 pairs\n",
+                same_row(24)
             )
         );
         let faster = metric(WALL_TIME, "improved", [0.5, 0.4, 0.6], None);
@@ -313,12 +314,12 @@ mod tests {
     #[test]
     fn an_inconclusive_comparison_names_no_other_command_and_the_runs_that_it_takes() {
         let mut metric = metric(WALL_TIME, "inconclusive", [1.05, 0.9, 1.2], None);
-        let detail = "so few pairs could not have found a change of any size; a verdict needs 10.0 %; noise that is learned from earlier \
+        let detail = "so few pairs could not have found a change of this metric alone, of any size; a verdict needs 10.0 %; noise that is learned from earlier \
                       runs may lower it (`assay noise`)";
         metric["reason"] = json!({"code": "underpowered", "detail": detail});
         metric["pairs"] = json!([{"run": 0, "index": 0, "baseline": 1.0, "candidate": 1.05}]);
         let told = lines("inconclusive", &[metric], Some(detail));
-        let first = "Inconclusive: `wall_time_ms`: so few pairs could not have found a change of any size; a verdict needs 10.0 %; try `--runs 20`";
+        let first = "Inconclusive: `wall_time_ms`: so few pairs could not have found a change of this metric alone, of any size; a verdict needs 10.0 %; try `--runs 20`";
         assert_eq!(told.lines().next(), Some(first));
         assert_eq!(without_noise("a floor of so few pairs (`assay noise`); b"), "a floor of so few pairs; b");
         assert_eq!(without_noise("a; 1000 pairs would not tell either"), "a; 1000 pairs would not tell either");
