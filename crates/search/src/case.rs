@@ -41,8 +41,8 @@ pub struct CaseTrial {
 /// attempts at a load do not count because every request failed there, or because requests arrived faster than they were served, has a share of 0.
 pub fn case_loads(work: &ServingWork, points: &[&PointSummary]) -> Option<CaseLoads> {
     let loads: Vec<Load> = points.iter().map(|point| load_of(point)).collect::<Option<_>>()?;
-    let kind = kind_of(loads.first().copied()?);
-    if work.slos.is_empty() || loads.len() < 2 || loads.iter().any(|load| kind_of(*load) != kind) {
+    let kind = loads.first()?.kind();
+    if work.slos.is_empty() || loads.len() < 2 || loads.iter().any(|load| load.kind() != kind) {
         return None;
     }
     let planned = points.iter().map(|point| point.trials_planned).max().unwrap_or(0);
@@ -100,13 +100,6 @@ impl CaseLoads {
             (LoadKind::Rate, false) => "requests/s",
             (LoadKind::Rate, true) => "sessions/s",
         }
-    }
-}
-
-fn kind_of(load: Load) -> LoadKind {
-    match load {
-        Load::Concurrency(_) => LoadKind::Concurrency,
-        Load::Rate(_) => LoadKind::Rate,
     }
 }
 

@@ -16,6 +16,8 @@
     )
 )]
 
+use assay_manifest::LoadKind;
+
 mod case;
 mod crossing;
 mod curve;
@@ -97,6 +99,14 @@ impl Load {
         match self {
             Self::Concurrency(clients) => f64::from(clients),
             Self::Rate(per_s) => per_s,
+        }
+    }
+
+    /// Returns what it is a number of.
+    pub fn kind(self) -> LoadKind {
+        match self {
+            Self::Concurrency(_) => LoadKind::Concurrency,
+            Self::Rate(_) => LoadKind::Rate,
         }
     }
 }

@@ -57,7 +57,12 @@ const READY_TIMEOUT: &str = "10s";
 const DEFAULT_TIME_LIMIT: Duration = Duration::from_mins(30);
 
 /// The duration of a trial that has neither a duration nor a number of requests.
-const DEFAULT_DURATION: &str = "10s";
+const DEFAULT_DURATION: Duration = Duration::from_secs(10);
+
+/// Returns a number of seconds as options and workload files write it.
+fn in_seconds(seconds: u64) -> String {
+    format!("{seconds}s")
+}
 
 /// The tokens of a query, as in genai-bench's default scenarios.
 const QUERY_TOKENS: u32 = 100;
@@ -430,8 +435,7 @@ impl Bench {
         let mut budget = self.limit.budget(IN_OPTIONS);
         let end = search.run(|loads, seen, number| {
             if duration.is_none() && self.requests.is_none() {
-                let default = parse_duration(DEFAULT_DURATION).unwrap_or_default();
-                self.duration = search::round_duration_s(&rule, seen, loads, default).map(|needed_s| format!("{needed_s}s"));
+                self.duration = search::round_duration_s(&rule, seen, loads).map(in_seconds);
             }
             self.set_loads(loads, Some(Round { number, seen }));
             let (adhoc, wording) = self.checked()?;
@@ -468,11 +472,10 @@ impl Bench {
         if let Some(stated) = self.duration.as_ref().filter(|stated| is_short(stated)) {
             return Some(search::too_short(slowest, stated, per_s));
         }
-        let needed_s = search::needed_duration_s(per_s);
-        let lasts = parse_duration(DEFAULT_DURATION).is_ok_and(|time| time >= Duration::from_secs(needed_s));
-        if !lasts && self.duration.is_none() && self.requests.is_none() {
+        let is_stated = self.duration.is_some() || self.requests.is_some();
+        if let Some(needed_s) = search::longer_than_default_s(search::needed_duration_s(per_s)).filter(|_| !is_stated) {
             search.say_longer(slowest, needed_s);
-            self.duration = Some(format!("{needed_s}s"));
+            self.duration = Some(in_seconds(needed_s));
         }
         None
     }
@@ -601,7 +604,7 @@ impl Bench {
     fn workload(&self, name: &str, mut load: Value) -> Result<Value, Failure> {
         let (sessions, count) = sessions(&self.sessions)?;
         let is_endless = self.requests.is_none() && self.trace.is_none() && count.is_none();
-        let default = || is_endless.then(|| DEFAULT_DURATION.to_owned());
+        let default = || is_endless.then(|| in_seconds(DEFAULT_DURATION.as_secs()));
         let duration = if name == "bench-open" && !self.series.is_empty() { series_duration(&self.series) } else { None };
         let duration = duration.or_else(|| self.duration.clone()).or_else(default);
         set(&mut load, "duration", duration.map(Value::from));

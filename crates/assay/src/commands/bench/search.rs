@@ -172,7 +172,7 @@ fn slowest(rule: &Rule, seen: &[Observation], loads: &[Load]) -> Option<(Load, f
         return None;
     }
     let is_hopeless = |load: &Load| {
-        let of_kind = seen.iter().filter(|seen| is_same_kind(seen.load, *load) && seen.load.amount() <= load.amount());
+        let of_kind = seen.iter().filter(|seen| seen.load.kind() == load.kind() && seen.load.amount() <= load.amount());
         of_kind.filter_map(|seen| seen.good_fraction).any(|good| good < 0.5)
     };
     let expected = loads.iter().filter(|load| !is_hopeless(load)).filter_map(|load| Some((*load, expected_rate(seen, *load)?)));
@@ -201,9 +201,14 @@ fn expected_rate(seen: &[Observation], load: Load) -> Option<f64> {
 /// Returns the duration of a search's next round, in whole seconds: what [`needed_duration_s`] says of its slowest load, since a trial that is shorter than
 /// those of the measurement sees queues that have hardly begun to grow; [`LONGEST_ROUND_S`] at most, because the measurement decides. `None` if the
 /// default is long enough.
-pub(super) fn round_duration_s(rule: &Rule, seen: &[Observation], loads: &[Load], default: Duration) -> Option<u64> {
+pub(super) fn round_duration_s(rule: &Rule, seen: &[Observation], loads: &[Load]) -> Option<u64> {
     let (_, per_s) = slowest(rule, seen, loads)?;
-    Some(needed_duration_s(per_s).min(LONGEST_ROUND_S)).filter(|needed_s| Duration::from_secs(*needed_s) > default)
+    longer_than_default_s(needed_duration_s(per_s).min(LONGEST_ROUND_S))
+}
+
+/// Returns a duration in seconds if it is longer than the default.
+pub(super) fn longer_than_default_s(needed_s: u64) -> Option<u64> {
+    Some(needed_s).filter(|needed_s| Duration::from_secs(*needed_s) > DEFAULT_DURATION)
 }
 
 /// The longest round of a search whose duration is not stated, in seconds.
@@ -226,10 +231,6 @@ pub(super) fn too_short(load: Load, duration: &str, per_s: f64) -> String {
         name(load),
         needed_duration_s(per_s)
     )
-}
-
-fn is_same_kind(one: Load, other: Load) -> bool {
-    std::mem::discriminant(&one) == std::mem::discriminant(&other)
 }
 
 /// A search with all that it observed.
@@ -507,8 +508,9 @@ impl Bench {
     fn hopeless_queue(&self, seen: &[Observation]) -> Option<Value> {
         let highest = self.rate.iter().copied().reduce(f64::max)?;
         let allowed = AllowedLatencies { e2e_s: self.slo_s(SloMetric::E2e), ttft_s: self.slo_s(SloMetric::Ttft) };
-        let stated = self.duration.as_deref().or(self.requests.is_none().then_some(DEFAULT_DURATION));
-        let by_clock = stated.and_then(|text| parse_duration(text).ok()).map(|time| time.as_secs_f64());
+        let stated = self.duration.as_deref().and_then(|text| parse_duration(text).ok());
+        let default = || (self.duration.is_none() && self.requests.is_none()).then_some(DEFAULT_DURATION);
+        let by_clock = stated.or_else(default).map(|time| time.as_secs_f64());
         let by_count = self.requests.map(|requests| requests as f64 / highest);
         let duration_s = by_clock.into_iter().chain(by_count).reduce(f64::min)?;
         let queue = Queue::hopeless(highest, allowed, seen, duration_s)?;
@@ -886,7 +888,7 @@ mod tests {
     #[test]
     fn a_round_lasts_as_long_as_the_measurement_will() {
         let seen = [(4, 10.0), (8, 12.0)].map(|(clients, rate)| at(Load::Concurrency(clients), rate, 0.5));
-        let lasts = |goal: Goal, loads: &[Load]| round_duration_s(&Rule::new(goal), &seen, loads, Duration::from_secs(10));
+        let lasts = |goal: Goal, loads: &[Load]| round_duration_s(&Rule::new(goal), &seen, loads);
         assert_eq!(lasts(Goal::MaxRate, &[Load::Rate(6.5), Load::Rate(26.0)]), Some(20));
         assert_eq!(lasts(Goal::MaxRate, &[Load::Rate(13.0)]), None, "the default is long enough");
         assert_eq!(lasts(Goal::MaxRate, &[Load::Rate(0.1)]), Some(60), "the measurement decides");
