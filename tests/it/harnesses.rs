@@ -67,9 +67,9 @@ fn an_output_that_is_not_of_the_harness_is_no_number() {
     let (_, other) = run("go-bench", GOOGLE, DECLARED);
     let refused = other.refuses(30, "no_valid_trial");
     assert!(
-        refused
-            .stderr
-            .contains("the output is not one of go-bench: it is one of google-benchmark: write `output: google-benchmark`"),
+        refused.stderr.contains(
+            "the output cannot be read as one of go-bench: it is one of google-benchmark: write `output: google-benchmark`"
+        ),
         "{}",
         refused.stderr
     );
@@ -80,7 +80,11 @@ fn an_output_that_is_not_of_the_harness_is_no_number() {
     ] {
         let (_, ran) = run("google-benchmark", printed, DECLARED);
         let refused = ran.refuses(30, "no_valid_trial");
-        assert!(refused.stderr.contains(&format!("the output is not one of google-benchmark: {why}")), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains(&format!("the output cannot be read as one of google-benchmark: {why}")),
+            "{}",
+            refused.stderr
+        );
     }
     let (_, failed) = run("go-bench", &format!("{GO}--- FAIL: BenchmarkX (0.00s)\n"), DECLARED);
     let refused = failed.refuses(30, "no_valid_trial");

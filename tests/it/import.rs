@@ -178,6 +178,7 @@ fn a_folder_is_imported_whole_and_names_what_it_leaves_out() {
     fixture
         .write("jobs/user.conf", "*.Server.target_qps = 2.5\n*.Server.target_latency = 20000\n*.Server.min_duration = 120000\n");
     fixture.write("jobs/vast.txt", &"x\n".repeat(200_000));
+    std::os::unix::fs::symlink("nowhere", fixture.repo().join("jobs/gone.yaml")).expect("a link");
     let options = ["--lengths", "D(1,2)", "--url", "http://h:1", "--model", "m", "--partial", "--dry-run"];
     let ran = fixture.assay(&[&["import", "jobs"][..], &options].concat()).success();
     let left_out: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("left out ")).collect();
@@ -187,6 +188,7 @@ fn a_folder_is_imported_whole_and_names_what_it_leaves_out() {
         [
             &format!("left out     jobs/c.json: {unknown}"),
             "left out     jobs/d.yaml: it cannot be read as YAML or JSON",
+            "left out     jobs/gone.yaml: a link that leads to no file",
             &format!("left out     jobs/run.sh: {unknown}"),
             "left out     jobs/sub: a folder in the folder",
             "left out     jobs/vast.txt: it is larger than a definition",
@@ -194,13 +196,13 @@ fn a_folder_is_imported_whole_and_names_what_it_leaves_out() {
     );
     assert!(ran.stdout.contains("jobs/user.conf: a configuration of MLPerf's LoadGen"), "{}", ran.stdout);
     let document = fixture.assay(&[&["import", "jobs", "--json"][..], &options].concat()).success().json();
-    assert_eq!(document["left_out"]["count"], 5);
+    assert_eq!(document["left_out"]["count"], 6);
     assert_eq!(document["left_out"]["first"][0], serde_json::json!({"path": "jobs/c.json", "reason": unknown}));
     for number in 0..20 {
         fixture.write(&format!("jobs/n{number}.txt"), "x\n");
     }
     let ran = fixture.assay(&[&["import", "jobs"][..], &options].concat()).success();
-    assert!(ran.stdout.contains("left out     15 more, 25 in all\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("left out     16 more, 26 in all\n"), "{}", ran.stdout);
     fs::remove_file(fixture.repo().join("jobs/user.conf")).expect("removed");
     fixture.assay(&["import", "jobs"]).success();
     assert!(fixture.repo().join("pipelines/job.yaml").is_file() && fixture.repo().join("pipelines/other.yaml").is_file());

@@ -104,8 +104,8 @@ pub enum OutputError {
         /// The unit that the workload declares.
         declared: String,
     },
-    /// The output is not one of the harness that the workload names.
-    #[error("the output is not one of {format}: {reason}")]
+    /// The output is not one of the harness that the workload names, or its harness says that it failed.
+    #[error("the output cannot be read as one of {format}: {reason}")]
     Harness {
         /// The name of the format.
         format: String,

@@ -406,7 +406,7 @@ fn is_named_secret(name: &str) -> bool {
 }
 
 /// The ends of names of variables that hold keys and passwords.
-const SECRET_ENDS: [&str; 15] = [
+const SECRET_ENDS: [&str; 16] = [
     "AUTH",
     "AUTHORIZATION",
     "BEARER",
@@ -416,6 +416,7 @@ const SECRET_ENDS: [&str; 15] = [
     "PASSPHRASE",
     "PASSWD",
     "PASSWORD",
+    "PW",
     "PWD",
     "SECRET",
     "SIGNATURE",
@@ -664,9 +665,18 @@ mod tests {
             let given = read(&format!("PLACE={secret}")).expect_err("refused").to_string();
             assert!(given.contains("holds a secret") && !given.contains("canary"), "{given}");
         }
-        for name in
-            ["PGPASSWORD", "MYSQL_PWD", "OPENAI_KEY", "REDISCLI_AUTH", "my_pass", "COOKIE", "SSHPASS", "GITHUB_PAT", "MYTOKEN"]
-        {
+        for name in [
+            "PGPASSWORD",
+            "MYSQL_PWD",
+            "OPENAI_KEY",
+            "REDISCLI_AUTH",
+            "my_pass",
+            "COOKIE",
+            "SSHPASS",
+            "GITHUB_PAT",
+            "MYTOKEN",
+            "MYPW",
+        ] {
             assert_eq!(read(name), Ok((name.to_owned(), json!({"from_env": name}))));
             assert!(read(&format!("{name}=canary")).is_err(), "{name}");
         }

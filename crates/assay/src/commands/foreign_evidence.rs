@@ -192,8 +192,8 @@ pub(crate) fn evidence_lines(evidence: &ForeignEvidence) -> Vec<String> {
     for file in &evidence.files {
         lines.push(format!("file    {}  {}  {}", file.artifact.digest.short(), file.part, file.path.escape_debug()));
     }
-    lines.extend(not_read_lines("not read", &evidence.not_read));
-    lines.extend(not_read_lines("left out", &evidence.left_out));
+    lines.extend(not_read_lines(&evidence.not_read));
+    lines.extend(left_out_lines(&evidence.left_out));
     lines
 }
 
@@ -217,18 +217,26 @@ pub(super) fn tool_of_format(format: &str) -> &str {
     RESULT_FORMATS.iter().find(|known| known.name == format).map_or(format, |known| known.tool)
 }
 
-fn not_read_lines(title: &str, not_read: &[NotRead]) -> Vec<String> {
-    if not_read.is_empty() {
+fn not_read_lines(not_read: &[NotRead]) -> Vec<String> {
+    let values: u64 = not_read.iter().map(|field| field.count.0).fold(0, u64::saturating_add);
+    let title = format!("not read: {} in {}", counted(values, "value"), counted(not_read.len() as u64, "place"));
+    listed(title, not_read, |field| format!("  {}  {}: {}", field.count, field.field.escape_debug(), field.why))
+}
+
+/// Returns the lines that name the files of a folder that were not read.
+fn left_out_lines(files: &[NotRead]) -> Vec<String> {
+    let title = format!("left out: {}", counted(files.len() as u64, "file"));
+    listed(title, files, |file| format!("  {}: {}", file.field.escape_debug(), file.why))
+}
+
+/// Returns a title with a line for each of the first of its items; nothing if there are none.
+fn listed(title: String, items: &[NotRead], line: impl Fn(&NotRead) -> String) -> Vec<String> {
+    if items.is_empty() {
         return Vec::new();
     }
-    let values: u64 = not_read.iter().map(|field| field.count.0).fold(0, u64::saturating_add);
-    let mut lines = vec![format!("{title}: {} in {}", counted(values, "value"), counted(not_read.len() as u64, "place"))];
-    let line = |field: &NotRead| format!("  {}  {}: {}", field.count, field.field.escape_debug(), field.why);
-    lines.extend(not_read.iter().take(SHOWN_FIELDS).map(line));
-    if let Some(more) = not_read.len().checked_sub(SHOWN_FIELDS).filter(|more| *more > 0) {
-        lines.push(format!("  and {more} more: `--json` lists all of them"));
-    }
-    lines
+    let more = items.len().saturating_sub(SHOWN_FIELDS);
+    let more = (more > 0).then(|| format!("  and {more} more: `--json` lists all of them"));
+    [title].into_iter().chain(items.iter().take(SHOWN_FIELDS).map(line)).chain(more).collect()
 }
 
 type Key<'a> = (&'a str, &'a str, &'a BTreeMap<String, String>);

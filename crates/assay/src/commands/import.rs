@@ -257,7 +257,8 @@ fn import_entry(path: &Path, name: &str, options: &ImportOptions) -> Result<Resu
         return Ok(Err("a folder in the folder"));
     }
     let bytes = match read_plain(path, MAX_OBJECT_BYTES as u64) {
-        Err(_) if !is_document(path) => return Ok(Err("it cannot be read")),
+        Err(_) if !path.exists() => return Ok(Err("a link that leads to no file")),
+        Err(_) if !is_document(path) || !path.is_file() => return Ok(Err("it cannot be read")),
         read => read?,
     };
     match import(&Source::File { name, bytes: &bytes }, options) {

@@ -181,7 +181,7 @@ fn an_output_is_the_result_of_an_indicator() {
     assert!(matches!(found, Some(assay_indicator::Value::Samples(samples)) if samples.len() == 3), "{found:?}");
     let refused = parse(Some(HarnessFormat::Jmh), "words", &[], b"{}").expect_err("no list");
     assert_eq!(refused.code(), "harness");
-    assert!(refused.to_string().starts_with("the output is not one of jmh: "), "{refused}");
+    assert!(refused.to_string().starts_with("the output cannot be read as one of jmh: "), "{refused}");
     let own = br#"{"name": "n", "@parameters": {}, "@result": {}}"#;
     assert_eq!(parse(None, "words", &[], own), assay_indicator::parse(own));
 }

@@ -1,5 +1,6 @@
-//! Figures of a file that do not agree: a count and the list that it counts, parts and their total, a rate with its time and its count, and
-//! percentiles that do not ascend. Both figures are stated in a remark, because nothing tells which is right, and the file is read all the same.
+//! Figures of a file that do not agree: a count and the list that it counts, parts and their total, a part and its whole, a rate with its time and
+//! its count, and percentiles that do not ascend. Both figures are stated in a remark, because nothing tells which is right, and the file is read all
+//! the same.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use super::rows::{Found, Labels, Origin, PlacedRow, Spot, folder};
 
 /// The most remarks; further ones are counted.
 const MAX_REMARKS: usize = 50;
-/// The share of a count by which a rate times its time may miss it, because tools round.
+/// The share of a figure by which another may miss it or exceed it, because tools round.
 const ROUNDED: f64 = 0.01;
 /// The share of a percentile by which a lower one may exceed it, because tools interpolate.
 const INTERPOLATED: f64 = 1e-9;
@@ -35,10 +36,12 @@ use Figure::{At, Elements, Texts, Without};
 enum Check {
     /// Both sums are equal.
     Sums(&'static [Figure], &'static [Figure]),
-    /// A count is the product of a rate and a time.
-    Rate { count: Figure, rate: Figure, time: Figure },
+    /// A sum of counts is the product of a rate and a time.
+    Rate { counts: &'static [Figure], rate: Figure, time: Figure },
+    /// The first figure is at most the second.
+    AtMost(Figure, Figure),
 }
-use Check::{Rate, Sums};
+use Check::{AtMost, Rate, Sums};
 
 /// The checks of a part of a format: the format, the part, the place in its documents, and the checks at this place.
 type PartChecks = (&'static str, &'static str, &'static str, &'static [Check]);
@@ -48,7 +51,10 @@ const CHECKS: &[PartChecks] = &[
         "aiperf",
         "summary",
         "",
-        &[Sums(&[At("completed_request_count/avg")], &[At("request_count/avg"), At("error_request_count/avg")])],
+        &[
+            Sums(&[At("completed_request_count/avg")], &[At("request_count/avg"), At("error_request_count/avg")]),
+            AtMost(At("goodput/avg"), At("request_throughput/avg")),
+        ],
     ),
     (
         "vllm",
@@ -57,8 +63,14 @@ const CHECKS: &[PartChecks] = &[
         &[
             Sums(&[At("num_prompts")], &[At("completed"), At("failed")]),
             Sums(&[Elements("ttfts")], &[At("completed"), At("failed")]),
-            Rate { count: At("completed"), rate: At("request_throughput"), time: At("duration") },
-            Rate { count: At("total_output_tokens"), rate: At("output_throughput"), time: At("duration") },
+            Rate { counts: &[At("completed")], rate: At("request_throughput"), time: At("duration") },
+            Rate { counts: &[At("total_output_tokens")], rate: At("output_throughput"), time: At("duration") },
+            Rate {
+                counts: &[At("total_input_tokens"), At("total_output_tokens")],
+                rate: At("total_token_throughput"),
+                time: At("duration"),
+            },
+            AtMost(At("request_goodput"), At("request_throughput")),
         ],
     ),
     (
@@ -67,8 +79,14 @@ const CHECKS: &[PartChecks] = &[
         "",
         &[
             Sums(&[Elements("ttfts")], &[At("completed"), Texts("errors")]),
-            Rate { count: At("completed"), rate: At("request_throughput"), time: At("duration") },
-            Rate { count: At("total_output_tokens"), rate: At("output_throughput"), time: At("duration") },
+            Rate { counts: &[At("completed")], rate: At("request_throughput"), time: At("duration") },
+            Rate { counts: &[At("total_input_tokens")], rate: At("input_throughput"), time: At("duration") },
+            Rate { counts: &[At("total_output_tokens")], rate: At("output_throughput"), time: At("duration") },
+            Rate {
+                counts: &[At("total_input_tokens"), At("total_output_tokens")],
+                rate: At("total_throughput"),
+                time: At("duration"),
+            },
         ],
     ),
     (
@@ -82,12 +100,12 @@ const CHECKS: &[PartChecks] = &[
                 &[At("aggregated_metrics/num_completed_requests"), At("aggregated_metrics/num_error_requests")],
             ),
             Rate {
-                count: At("aggregated_metrics/num_completed_requests"),
+                counts: &[At("aggregated_metrics/num_completed_requests")],
                 rate: At("aggregated_metrics/requests_per_second"),
                 time: At("aggregated_metrics/run_duration"),
             },
             Rate {
-                count: At("aggregated_metrics/stats/num_output_tokens/sum"),
+                counts: &[At("aggregated_metrics/stats/num_output_tokens/sum")],
                 rate: At("aggregated_metrics/mean_output_throughput_tokens_per_s"),
                 time: At("aggregated_metrics/run_duration"),
             },
@@ -116,11 +134,20 @@ const CHECKS: &[PartChecks] = &[
         &[
             Sums(&[At("load_summary/count")], &[At("successes/count"), At("failures/count")]),
             Rate {
-                count: At("load_summary/count"),
+                counts: &[At("load_summary/count")],
                 rate: At("load_summary/achieved_rate"),
                 time: At("load_summary/send_duration"),
             },
         ],
+    ),
+    (
+        "benchmark-report",
+        "report",
+        "",
+        &[AtMost(
+            At("results/request_performance/aggregate/requests/failures"),
+            At("results/request_performance/aggregate/requests/total"),
+        )],
     ),
     ("pytest-benchmark", "benchmarks", "benchmarks[]", &[Sums(&[At("stats/rounds")], &[Elements("stats/data")])]),
     ("hyperfine", "results", "results[]", &[Sums(&[Elements("times")], &[Elements("exit_codes")])]),
@@ -225,10 +252,14 @@ impl Check {
                 let agree = (first - second).abs() < 0.5;
                 (!agree).then(|| (name(one), first, name(other), second))?
             }
-            Rate { count, rate, time } => {
-                let (first, second) = (count.value(document)?, rate.value(document)? * time.value(document)?);
+            Rate { counts, rate, time } => {
+                let (first, second) = (sum(counts)?, rate.value(document)? * time.value(document)?);
                 let agree = (first - second).abs() <= 0.5_f64.max(ROUNDED * first.abs());
-                (!agree).then(|| (count.describe(), first, format!("{} x {}", rate.describe(), time.describe()), second))?
+                (!agree).then(|| (name(counts), first, format!("{} x {}", rate.describe(), time.describe()), second))?
+            }
+            AtMost(part, whole) => {
+                let (first, second) = (part.value(document)?, whole.value(document)?);
+                (first > second + ROUNDED * second.abs()).then(|| (part.describe(), first, whole.describe(), second))?
             }
         };
         Some(format!("{one} is {first}, and {other} is {}", (second * 1_000.0).round() / 1_000.0))

@@ -58,17 +58,19 @@ const SERVICES: [&str; 20] = [
 ];
 
 /// Programs with an option of one letter whose value, in the next word, is a password. `login` is a subcommand of many programs.
-const PASSWORD_OPTIONS: [(&str, &str); 13] = [
+const PASSWORD_OPTIONS: [(&str, &str); 15] = [
     ("bcp", "-P"),
     ("cqlsh", "-p"),
     ("ldapsearch", "-w"),
     (LOGIN, "-p"),
+    (LOGIN, "-t"),
     ("mongo", "-p"),
     ("mongosh", "-p"),
     ("redis-benchmark", "-a"),
     ("redis-cli", "-a"),
     ("sqlcmd", "-P"),
     ("sshpass", "-p"),
+    ("twine", "-p"),
     ("unzip", "-P"),
     ("valkey-cli", "-a"),
     ("zip", "-P"),
@@ -76,6 +78,12 @@ const PASSWORD_OPTIONS: [(&str, &str); 13] = [
 
 /// The subcommand with which programs such as docker, podman, helm and az take a password.
 const LOGIN: &str = "login";
+
+/// Programs whose `login` takes a key as the word behind it, by itself.
+const KEY_LOGINS: [&str; 3] = ["bao", "vault", "wandb"];
+
+/// Programs with a subcommand, `set` or `config`, behind which are the name of a setting and its value.
+const SETTERS: [&str; 9] = ["aws", "bundle", "conda", "git", "npm", "pip", "pnpm", "poetry", "yarn"];
 
 /// The most digits of a number behind `-p` that is the port of a host `login`, and no password.
 const MAX_PORT_DIGITS: usize = 5;
@@ -96,7 +104,10 @@ const AUTHENTICATION_WORDS: [&str; 10] =
 const CARRIER_WORDS: [&str; 9] = ["code", "cookie", "data", "header", "headers", "id", "key", "string", "value"];
 
 /// The names of options that are a credential by themselves, unless the value is a kind of authentication.
-const AUTHENTICATION_NAMES: [&str; 4] = ["auth", "bearer", "jwt", "otp"];
+const AUTHENTICATION_NAMES: [&str; 7] = ["auth", "bearer", "jwt", "otp", "pat", "pw", "sas"];
+
+/// The names of options that are a credential if the value is no word of a language: else it is the name of a session.
+const SESSION_OPTIONS: [&str; 2] = ["session", "sid"];
 
 /// Programs with such an option whose value is in the same word: in the next one, there is a name of a database.
 const ATTACHED_PASSWORD_OPTIONS: [(&str, &str); 9] = [
@@ -176,7 +187,7 @@ const AUTH_KINDS: [&str; 51] = [
 ];
 
 /// The ends of the names of variables, such as `SSHPASS`, whose value is a credential.
-const VARIABLE_ENDS: [&str; 3] = ["AUTH", "PASS", "PWD"];
+const VARIABLE_ENDS: [&str; 4] = ["AUTH", "PASS", "PW", "PWD"];
 
 /// The shortest word behind `Bearer` in a sentence that is taken for a credential if it has letters of one case only.
 const MIN_LETTERS: usize = 16;
@@ -419,16 +430,21 @@ fn decoded(text: &str) -> Option<String> {
     (decoded != text).then(|| decoded.into_owned())
 }
 
-/// Joins a `:` or `=` that stands alone to the word in front of it: the quotes around a member's name were separators.
+/// Joins a `:` or `=` that stands alone to the word in front of it: the quotes around a member's name were separators. Likewise `=VALUE` of
+/// `environ["NAME"]="VALUE"`.
 fn joined_words<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Cow<'a, str>> {
     let mut joined: Vec<Cow<'a, str>> = Vec::new();
     for word in words {
         match joined.last_mut() {
-            Some(last) if [":", "="].contains(&word) && !last.ends_with([':', '=']) => last.to_mut().push_str(word),
+            Some(last) if continues_name(word) && !last.ends_with([':', '=']) => last.to_mut().push_str(word),
             _ => joined.push(Cow::Borrowed(word)),
         }
     }
     joined
+}
+
+fn continues_name(word: &str) -> bool {
+    word == ":" || word == "=" || (word.starts_with('=') && !word.starts_with("=="))
 }
 
 /// Returns true if the first of some words holds a credential, by itself or with the words behind it.
@@ -458,10 +474,9 @@ fn begin_with_credential(words: &[&str]) -> bool {
 
 /// Returns true for `password is VALUE`, if the value is no word of a language.
 fn is_said(name: &str, value: &str) -> bool {
-    let has = |kind: fn(&u8) -> bool| value.as_bytes().iter().any(kind);
     let name = plain_name(name);
     let is_name = ["key", "token"].contains(&name.as_str()) || PASSWORD_ENDS.iter().any(|end| name.ends_with(end));
-    is_name && value.len() >= MIN_SAID && has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) && !is_placeholder(value)
+    is_name && is_no_word(value)
 }
 
 /// Returns true if a program is one with an option of one letter for a password, and the option is behind it with a value.
@@ -479,7 +494,27 @@ fn has_password_option(program: &str, rest: &[&str]) -> bool {
     options(&PASSWORD_OPTIONS).any(is_next)
         || options(&ATTACHED_PASSWORD_OPTIONS).any(is_attached)
         || options(&USER_OPTIONS).any(is_user)
+        || (KEY_LOGINS.contains(&program) && has_key_behind_login(words))
+        || (SETTERS.contains(&program) && sets_credential(words))
         || (program == LOGIN && words.iter().any(|word| is_attached_password(word)))
+}
+
+/// Returns true for `login VALUE`, if the value is no word of a language and no file.
+fn has_key_behind_login(words: &[&str]) -> bool {
+    words.windows(2).any(|two| matches!(two, [LOGIN, value] if is_no_word(value)))
+}
+
+/// Returns true for `set NAME VALUE` and `config NAME VALUE`.
+fn sets_credential(words: &[&str]) -> bool {
+    let sets = |name: &str, value: &str| is_header(name, value) || is_secret_member(name, value);
+    words.windows(3).any(|three| matches!(three, ["set" | "config", name, value] if sets(name, value)))
+}
+
+/// Returns true for a text with letters and digits as long as a password, which is no option, address or file.
+fn is_no_word(value: &str) -> bool {
+    let has = |kind: fn(&u8) -> bool| value.as_bytes().iter().any(kind);
+    let is_plain = !value.starts_with('-') && !value.contains(['/', ':']);
+    is_plain && value.len() >= MIN_SAID && has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) && !is_placeholder(value)
 }
 
 /// Returns true for a number that may be the port of a host.
@@ -514,7 +549,15 @@ fn is_secret_word(word: &str) -> bool {
 fn is_header(name: &str, value: &str) -> bool {
     let name = name.trim_end_matches([':', '=']);
     let name = name.rsplit_once('=').map_or(name, |(_, name)| name);
-    names_of(name).any(|name| is_named(name, value))
+    names_of(name).any(|name| is_named(name, value) || is_session_header(name, value))
+}
+
+/// Returns true for a header such as `X-Team-Session`, unless its value is a number.
+fn is_session_header(name: &str, value: &str) -> bool {
+    let words = words_of(name);
+    let is_own = words.first().is_some_and(|first| first == "x");
+    let is_last = words.last().is_some_and(|last| AUTHENTICATION_WORDS.contains(&last.as_str()));
+    is_own && is_last && !is_placeholder(value) && value.parse::<f64>().is_err() && !["true", "false"].contains(&value)
 }
 
 /// Returns the names that a word may give to its value: its own without hyphens, and behind one or two options of one letter, such as
@@ -550,7 +593,8 @@ fn names_user(option: &str) -> bool {
 fn is_authentication(name: &str, value: &str) -> bool {
     let is_kind = AUTH_KINDS.iter().any(|kind| value.eq_ignore_ascii_case(kind));
     let is_plain = ["true", "false"].contains(&value) || value.parse::<f64>().is_ok();
-    (names_authentication(name) || AUTHENTICATION_NAMES.contains(&name))
+    let is_session = || SESSION_OPTIONS.contains(&name) && is_no_word(value);
+    (names_authentication(name) || AUTHENTICATION_NAMES.contains(&name) || is_session())
         && !(is_kind || is_plain || is_placeholder(value) || value.starts_with('-'))
 }
 
@@ -753,6 +797,9 @@ mod tests {
             (json!({"body": "model=m&api%5Fkey=canary-4f2b"}), "body"),
             (json!({"body": "%7B%22api_key%22%3A%20%22canary-4f2b%22%7D"}), "body"),
             (json!({"env": {"REGISTRY_AUTH": "canary"}}), "env/REGISTRY_AUTH"),
+            (json!({"env": {"MYPW": "canary"}}), "env/MYPW"),
+            (json!({"code": "import os; os.environ['API_KEY']='canary'; main()"}), "code"),
+            (json!({"cmd": "curl -H 'X-Foo-Session: canary' http://h"}), "cmd"),
             (json!({"request_args": format!("{{\"headers\":{{\"Authorization\":\"Bearer {KEY}\"}}}}")}), "request_args"),
         ];
         for (document, place) in cases {
@@ -830,6 +877,17 @@ mod tests {
             &["login", "-u", "me", "-p", "canary", "registry.example.org"],
             &["login", "-p=canary"],
             &["login", "-pcanary-4f2b"],
+            &["--session", "canary-4f2b"],
+            &["--sid=canary-4f2b"],
+            &["--pw", "canary"],
+            &["--pat", "canary"],
+            &["--sas=canary"],
+            &["aws", "configure", "set", "aws_secret_access_key", "canary"],
+            &["npm", "config", "set", "_auth", "canary"],
+            &["vault", "login", "canary-4f2b"],
+            &["wandb", "login", "--relogin", "&&", "wandb", "login", "canary-4f2b"],
+            &["oc", "login", "-t", "canary"],
+            &["twine", "upload", "-u", "me", "-p", "canary"],
             &["sh", "-c", "docker login -u me -p canary"],
             &["sh", "-c", "helm registry login h -p canary && true"],
         ] {
@@ -864,6 +922,26 @@ mod tests {
             &["tool", "--session-turns", "2", "--session-id", "7", "--session-timeout=5m"],
             &["tool", "--user-agent", "a:b", "--user", "1000:1000", "--login", "me"],
             &["tool", "--auth-file", "a:b", "--account-id", "arn:aws:iam"],
+            &["tool", "--session", "nightly", "--sid", "7", "--pin", "0-3", "--patience", "3"],
+            &[
+                "git",
+                "config",
+                "user.name",
+                "me",
+                "&&",
+                "npm",
+                "config",
+                "set",
+                "fund",
+                "false",
+                "&&",
+                "vault",
+                "login",
+                "-method=oidc",
+            ],
+            &["wandb", "login", "&&", "python3", "train.py"],
+            &["curl", "-H", "X-Trace-Id: 4f2b4f2b", "-H", "X-Session: 7", "http://h"],
+            &["python3", "-c", "assert found['token'] == 'eos'"],
         ] {
             assert_eq!(place(words), None, "{words:?}");
         }

@@ -181,6 +181,8 @@ fn figures_that_do_not_agree_are_remarked() {
         ("vllm", "\"completed\": 4", "\"completed\": 3"),
         ("vllm", "\"num_prompts\": 4", "\"num_prompts\": 5"),
         ("vllm", "\"duration\": 1.25", "\"duration\": 2.5"),
+        ("vllm", "\"total_token_throughput\": 192.0", "\"total_token_throughput\": 292.0"),
+        ("vllm", "\"request_goodput\": null", "\"request_goodput\": 3.3"),
         ("vllm", "\"p99_ttft_ms\": 7.076", "\"p99_ttft_ms\": 1.076"),
         ("sglang", "\"duration\": 0.5", "\"duration\": 0.7"),
         ("genai-bench", "\"num_requests\": 58", "\"num_requests\": 60"),
@@ -193,6 +195,7 @@ fn figures_that_do_not_agree_are_remarked() {
         ("hyperfine", "\"mean\": 0.1042", "\"mean\": 0.2042"),
         ("loadgen", "99.00 percentile latency (ns)   : 820570769", "99.00 percentile latency (ns)   : 82057076"),
         ("benchmark-report", "p99: 0.11,", "p99: 0.011,"),
+        ("benchmark-report", "failures: 1", "failures: 1000"),
     ] {
         let found = added(format, from, to);
         assert!(!found.is_empty(), "{format}: {to}");

@@ -82,11 +82,21 @@ impl std::str::FromStr for VariedPackage {
 
 impl VariedPackage {
     fn has(&self, version: &str) -> bool {
-        let fits = |pattern: &String| match pattern.strip_suffix(".*") {
-            Some(begin) => version.strip_prefix(begin).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')),
-            None => version == pattern,
-        };
-        self.patterns.is_empty() || self.patterns.iter().any(fits)
+        self.patterns.is_empty() || self.patterns.iter().any(|pattern| fits(pattern, version))
+    }
+
+    /// Returns the patterns that none of the versions fits.
+    fn unmatched(&self, versions: &[String]) -> Vec<&str> {
+        let is_unmatched = |pattern: &&String| !versions.iter().any(|version| fits(pattern, version));
+        self.patterns.iter().filter(is_unmatched).map(String::as_str).collect()
+    }
+}
+
+/// Returns true if a version is the one of a pattern, or begins as one that ends in `.*` does.
+fn fits(pattern: &str, version: &str) -> bool {
+    match pattern.strip_suffix(".*") {
+        Some(begin) => version.strip_prefix(begin).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')),
+        None => version == pattern,
     }
 }
 
@@ -265,6 +275,9 @@ fn combine(request: &Request<'_>, resolver: &mut dyn Resolve, seed: &Seed, selec
         let versions = resolver.versions(&package.name)?.map_err(|why| {
             Failure::new(ErrorCode::NoStack, format!("the versions of `{}` are not known: {why}", package.name))
         })?;
+        for pattern in package.unmatched(&versions) {
+            selection.skip(format!("{} {pattern}", package.name), "there is no such version".to_owned());
+        }
         let wanted: Vec<String> = versions.into_iter().filter(|version| package.has(version)).collect();
         if wanted.is_empty() {
             let message = format!("no version of `{}` fits `{}`", package.name, package.patterns.join(","));
