@@ -99,7 +99,7 @@ def hold_recorder(run):
 
 def summary(folder):
     """The Summary of a run, of its published folder."""
-    [path] = [path for path in (folder / "chain").glob("summary*.json") if "bundle" not in path.name]
+    [path] = [path for path in (folder / "chain").glob("summary*.json") if ".sigstore." not in path.name]
     document = json.loads(path.read_text())
     return document.get("body", document)
 

@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use assay_host::{Counters, Root};
-use assay_manifest::{Block, Count, Environment, Gap, Instant, Recording, Series, Window};
+use assay_manifest::{Block, Count, Environment, Gap, Recording, Series, Window};
 use assay_stage::parameters::RecordParameters;
 use assay_stage::{Clock, Context, ErrorCode, Event, Failure, Inputs, Stage, StageName, Stopwatch};
 use assay_telemetry::{CounterLine, Sampled, Sampling, Source};
 
 use crate::line_file::unwritable;
+use crate::reading_file::ClockReading;
 use crate::source_threads::SourceThreads;
 use crate::{nvidia_smi, scrape, traces};
 
@@ -110,32 +111,50 @@ impl CounterRecording {
     fn record(ctx: &Context, source: &Source, watch: Stopwatch, threads: &SourceThreads) -> Result<Self, Failure> {
         let path = ctx.scratch().join(source.file_name());
         let mut counters = Counters::new(Root::host());
-        let mut out = BufWriter::new(File::create(&path).map_err(|error| unwritable(&path, &error))?);
-        let mut samples = 0;
-        let mut gaps = Vec::new();
-        let mut last: Option<(u64, Instant)> = None;
+        let out = BufWriter::new(File::create(&path).map_err(|error| unwritable(&path, &error))?);
+        let mut readings = Readings { source, out, samples: 0, gaps: Vec::new(), last: None };
+        let mut read = |readings: &mut Readings<'_, _>| {
+            let now = ClockReading { ns: watch.elapsed_ns(), at: Clock.now() };
+            readings.add(now, counters.read()).map_err(|error| unwritable(&path, &error))
+        };
         loop {
-            let (elapsed_ns, at) = (watch.elapsed_ns(), Clock.now());
-            gaps.extend(last.and_then(|(before_ns, before)| gap(source, before_ns, before, elapsed_ns, at)));
-            last = Some((elapsed_ns, at));
-            write_line(&mut out, &CounterLine { at, values: counters.read() }).map_err(|error| unwritable(&path, &error))?;
-            samples += 1;
-            if samples == 1 {
+            read(&mut readings)?;
+            if readings.samples == 1 {
                 // The runner starts execute only once the first readings are on the tape.
                 threads.wait_for_first(ctx);
                 ctx.emit(Event::Recording);
             }
             threads.pass_notes(ctx);
-            if samples >= MAX_SAMPLES || ctx.cancel().wait_timeout(time_to_next(watch.elapsed_ns())) {
+            if readings.samples >= MAX_SAMPLES || ctx.cancel().wait_timeout(time_to_next(watch.elapsed_ns())) {
                 break;
             }
         }
-        // One more reading at the very end, so that the last trial's window is covered.
-        write_line(&mut out, &CounterLine { at: Clock.now(), values: counters.read() })
-            .and_then(|()| out.flush())
-            .map_err(|error| unwritable(&path, &error))?;
-        let recorded = RecordedSource { source: source.clone(), path, samples: samples + 1, gaps };
+        // One more reading at the very end, so that the last trial's window is covered. It may be late as well: a recorder that was not scheduled
+        // until its end has no reading after the gap.
+        read(&mut readings)?;
+        let Readings { mut out, samples, gaps, .. } = readings;
+        out.flush().map_err(|error| unwritable(&path, &error))?;
+        let recorded = RecordedSource { source: source.clone(), path, samples, gaps };
         Ok(Self { recorded, window: watch.window() })
+    }
+}
+
+/// The readings of counters so far: how many are written, and the gaps between them.
+struct Readings<'a, W> {
+    source: &'a Source,
+    out: W,
+    samples: u64,
+    gaps: Vec<Gap>,
+    last: Option<ClockReading>,
+}
+
+impl<W: std::io::Write> Readings<'_, W> {
+    /// Writes a reading, and notes a gap if it is late.
+    fn add(&mut self, now: ClockReading, values: assay_host::Reading) -> std::io::Result<()> {
+        self.gaps.extend(self.last.and_then(|before| gap(self.source, before, now)));
+        self.last = Some(now);
+        self.samples += 1;
+        write_line(&mut self.out, &CounterLine { at: now.at, values })
     }
 }
 
@@ -145,11 +164,11 @@ pub(crate) fn time_to_next(elapsed_ns: u64) -> Duration {
     Duration::from_nanos(interval - elapsed_ns % interval)
 }
 
-fn gap(source: &Source, before_ns: u64, before: Instant, now_ns: u64, now: Instant) -> Option<Gap> {
-    let span = now_ns.saturating_sub(before_ns);
+fn gap(source: &Source, before: ClockReading, now: ClockReading) -> Option<Gap> {
+    let span = now.ns.saturating_sub(before.ns);
     (span > GAP_INTERVALS * INTERVAL.as_nanos() as u64).then(|| Gap {
         source: source.to_string(),
-        window: Window { start: before, end: now, duration_ns: Count(span) },
+        window: Window { start: before.at, end: now.at, duration_ns: Count(span) },
         reason: "the recorder was not scheduled".to_owned(),
     })
 }
@@ -161,16 +180,32 @@ fn write_line(out: &mut impl std::io::Write, line: &CounterLine<assay_host::Read
 
 #[cfg(test)]
 mod tests {
+    use assay_manifest::Instant;
     use proptest::prelude::*;
 
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
 
+    fn at(ns: u64) -> ClockReading {
+        ClockReading { ns, at: Instant::from_unix_ns(i64::try_from(ns).expect("it fits")) }
+    }
+
+    /// Readings are added one by one, and the last one, at the end of the recording, as all others.
+    #[test]
+    fn every_reading_is_written_and_may_be_late() {
+        let source = Source::host();
+        let mut readings = Readings { source: &source, out: Vec::new(), samples: 0, gaps: Vec::new(), last: None };
+        for seconds in [0, 1, 22] {
+            readings.add(at(seconds * SECOND), assay_host::Reading::default()).expect("written");
+        }
+        let found: Vec<u64> = readings.gaps.iter().map(|gap| gap.window.duration_ns.0).collect();
+        assert_eq!((readings.samples, readings.out.split(|byte| *byte == b'\n').count() - 1, found), (3, 3, vec![21 * SECOND]));
+    }
+
     #[test]
     fn a_late_reading_leaves_a_gap() {
-        let at = |ns: u64| Instant::from_unix_ns(i64::try_from(ns).expect("it fits"));
-        let between = |before, now| gap(&Source::host(), before, at(before), now, at(now)).map(|gap| gap.window.duration_ns.0);
+        let between = |before, now| gap(&Source::host(), at(before), at(now)).map(|gap| gap.window.duration_ns.0);
         assert_eq!(between(0, SECOND), None);
         assert_eq!(between(0, 3 * SECOND), None, "the limit itself is no gap");
         assert_eq!(between(0, 3 * SECOND + 1), Some(3 * SECOND + 1));
