@@ -315,7 +315,8 @@ fn reason(why: OutcomeReason, judged: &JudgedMetric, rules: &Rules, is_out_of_re
     Reason { detail: reason.detail + &never, ..reason }
 }
 
-/// Returns the effect that more pairs would have to find: twice the budget, or the observed effect if it did not clear the floor.
+/// Returns the effect that more pairs would have to find: twice the budget, or the observed effect if that is the larger one, or the design could have
+/// found twice the budget, and the effect did not clear the floor.
 /// `None` if no number of pairs helps.
 pub(crate) fn effect_to_find(judged: &JudgedMetric, rules: &Rules) -> Option<f64> {
     match judged.why? {

@@ -71,7 +71,7 @@ pub struct PairTest {
 
 /// The meaning of the ratios and their intervals.
 pub const METHOD: &str = "Ratios are within rounds, tested by Student's test of their logarithms, all pairs adjusted by Holm; their intervals hold together \
-                          with 95 % confidence, and may hold 1 where Holm just finds a difference.";
+                          with 95 % confidence, and may include 1 if Holm narrowly finds a difference.";
 
 impl Candidate {
     /// Returns its median with the interval: `2.92 ms [2.87, 3.04]`.

@@ -102,7 +102,7 @@ impl Load {
         }
     }
 
-    /// Returns what it is a number of.
+    /// Returns the kind of the load: a number of requests in flight, or a rate.
     pub fn kind(self) -> LoadKind {
         match self {
             Self::Concurrency(_) => LoadKind::Concurrency,

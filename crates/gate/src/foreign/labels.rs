@@ -17,7 +17,7 @@ pub const FEWER_LABELS_HINT: &str = "evidence that an earlier version of Assay i
 pub struct LabelDifference {
     /// The labels that one side alone has and those with other values, in words.
     pub text: String,
-    /// True if one side has labels that the other does not, and not one program imported both.
+    /// True if one side has labels that the other does not, and more than one program imported the evidence.
     pub may_be_of_importers: bool,
 }
 

@@ -307,6 +307,12 @@ fn a_change_that_was_seen_takes_as_many_pairs_as_one_of_its_size() {
     let verdict = verdict_of(&slower, |_| {});
     let metric = &verdict.metrics[0];
     assert_eq!((metric.outcome, reason_code(metric)), (Outcome::Inconclusive, "within_floor"));
+    // A small one that was seen is none to plan for: as it nears the budget, the pairs grow without limit.
+    let slightly: Vec<[f64; 2]> = noisy(0.03).iter().map(|[a, b]| [*a, b / 1.07]).collect();
+    let verdict = verdict_of(&slightly, |_| {});
+    let small = &verdict.metrics[0];
+    assert!(small.p_worse_adjusted < 0.05 && small.more_pairs.is_some(), "{small:?}");
+    assert_eq!((small.outcome, reason_code(small)), (Outcome::Inconclusive, "underpowered"));
     // A shift of 0.29 takes n with 0.29 > 110 * 0.15 / n^1.5 + 2.8 * 0.15 / n^0.5: about 20.
     let enough = metric.more_pairs.map(|more| 12 + more);
     assert!(enough.is_some_and(|pairs| (15..=28).contains(&pairs)), "{enough:?}");

@@ -148,7 +148,7 @@ fn row(metric: &MetricVerdict, budget: f64) -> [String; 3] {
     let outcome = match metric.outcome {
         Outcome::Regressed => worse(metric).to_owned(),
         Outcome::Improved => better(metric).to_owned(),
-        Outcome::Unchanged => format!("no difference beyond {}", whole_percent(budget)),
+        Outcome::Unchanged => format!("no difference found beyond {}", whole_percent(budget)),
         Outcome::Inconclusive => "inconclusive".to_owned(),
     };
     let change = metric.change.as_ref().map(|change| format!("{}, ", change_text(change))).unwrap_or_default();
@@ -247,14 +247,14 @@ mod tests {
         let slower = metric(WALL_TIME, "regressed", [7.5, 7.1, 8.1], None);
         let same = metric(CPU_TIME, "unchanged", [1.003, 0.99, 1.02], None);
         let same_row = |outcomes: usize| {
-            format!("  cpu_time_ms   {:<outcomes$}  +0.30 % [-1.0, +2.0], 20 pairs", "no difference beyond 5 %")
+            format!("  cpu_time_ms   {:<outcomes$}  +0.30 % [-1.0, +2.0], 20 pairs", "no difference found beyond 5 %")
         };
         assert_eq!(
             lines("regressed", &[same.clone(), slower], None),
             format!(
                 "Slower than the baseline: `wall_time_ms` +650 % [+610, +710]\n{}\n  \
-                 wall_time_ms  slower                    +650 % [+610, +710], 20 pairs\n",
-                same_row(24)
+                 wall_time_ms  slower                          +650 % [+610, +710], 20 pairs\n",
+                same_row(30)
             )
         );
         let faster = metric(WALL_TIME, "improved", [0.5, 0.4, 0.6], None);
