@@ -339,6 +339,12 @@ fn evidence_with_fewer_labels_is_said_to_be_imported_again() {
     {
         assert!(refused.contains(part), "{refused}");
     }
+    plant(&fixture, &imported, "read-before", |evidence| {
+        evidence.rows.iter_mut().for_each(|row| drop(row.labels.remove("api_backend")));
+    });
+    let again = fixture.assay(&["import", "results", "given/genai-bench", "--name", "read-before"]).success();
+    assert!(again.stderr.contains("states other numbers or labels than this version of Assay reads"), "{}", again.stderr);
+    assert!(again.stdout.starts_with("nothing was imported: "), "{}", again.stdout);
     fs::remove_file(frozen(&fixture, &imported)).expect("removed");
     let refused = fixture.assay(&["compare", &old, id(&imported)]).refuses(2, "nothing_compared").stderr;
     for part in ["their labels differ: B alone has `api_backend`", "import its files again under another name"] {

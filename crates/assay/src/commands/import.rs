@@ -257,7 +257,7 @@ fn import_entry(path: &Path, name: &str, options: &ImportOptions) -> Result<Resu
         return Ok(Err("a folder in the folder"));
     }
     let bytes = match read_plain(path, MAX_OBJECT_BYTES as u64) {
-        Err(_) if !path.exists() => return Ok(Err("a link that leads to no file")),
+        Err(_) if path.is_symlink() && leads_nowhere(path) => return Ok(Err("a link that leads to no file")),
         Err(_) if !is_document(path) || !path.is_file() => return Ok(Err("it cannot be read")),
         read => read?,
     };
@@ -268,6 +268,10 @@ fn import_entry(path: &Path, name: &str, options: &ImportOptions) -> Result<Resu
         Err(ImportError::Syntax(_) | ImportError::Unknown) => Ok(Err("it is of no format that can be imported")),
         Err(error) => Err(failure(&format!("`{name}`"), error)),
     }
+}
+
+fn leads_nowhere(path: &Path) -> bool {
+    path.metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// Returns a line for each of the first entries that are left out, and the number of the others.

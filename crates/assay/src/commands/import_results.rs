@@ -55,11 +55,19 @@ impl ImportResults {
         let keys = import_key()?;
         let store = Store::open(&place.store_uri()?)?;
         if let Some((reference, known)) = restore(&store, &name, &files, &evidence, &samples)? {
+            let is_same = known.rows == evidence.rows;
+            if !is_same {
+                output::diagnostic(format!(
+                    "the foreign evidence `{name}` is of the same files and states other numbers or labels than this version of Assay reads: to import \
+                     these, state another name with `--name`"
+                ));
+            }
             if self.json {
                 print_json(&known, &json!({"name": name, "evidence": reference, "stored": true}))?;
             } else {
+                let what = if is_same { "nothing new" } else { "nothing was imported" };
                 output::line(format!(
-                    "nothing new: the foreign evidence `{name}` is of the same files, and the store has their bytes"
+                    "{what}: the foreign evidence `{name}` is of the same files, and the store has their bytes"
                 ));
                 id_lines(&name, &reference, &place.store_uri()?).into_iter().for_each(output::line);
             }

@@ -58,12 +58,11 @@ const SERVICES: [&str; 20] = [
 ];
 
 /// Programs with an option of one letter whose value, in the next word, is a password. `login` is a subcommand of many programs.
-const PASSWORD_OPTIONS: [(&str, &str); 15] = [
+const PASSWORD_OPTIONS: [(&str, &str); 14] = [
     ("bcp", "-P"),
     ("cqlsh", "-p"),
     ("ldapsearch", "-w"),
     (LOGIN, "-p"),
-    (LOGIN, "-t"),
     ("mongo", "-p"),
     ("mongosh", "-p"),
     ("redis-benchmark", "-a"),
@@ -84,6 +83,9 @@ const KEY_LOGINS: [&str; 3] = ["bao", "vault", "wandb"];
 
 /// Programs with a subcommand, `set` or `config`, behind which are the name of a setting and its value.
 const SETTERS: [&str; 9] = ["aws", "bundle", "conda", "git", "npm", "pip", "pnpm", "poetry", "yarn"];
+
+/// A setting of git that names a public key, although the names of private ones end like it.
+const SIGNING_KEY_ID: &str = "user.signingkey";
 
 /// The most digits of a number behind `-p` that is the port of a host `login`, and no password.
 const MAX_PORT_DIGITS: usize = 5;
@@ -106,7 +108,7 @@ const CARRIER_WORDS: [&str; 9] = ["code", "cookie", "data", "header", "headers",
 /// The names of options that are a credential by themselves, unless the value is a kind of authentication.
 const AUTHENTICATION_NAMES: [&str; 7] = ["auth", "bearer", "jwt", "otp", "pat", "pw", "sas"];
 
-/// The names of options that are a credential if the value is no word of a language: else it is the name of a session.
+/// The names of options that are a credential if the value is as long as one: else it is the name of a session.
 const SESSION_OPTIONS: [&str; 2] = ["session", "sid"];
 
 /// Programs with such an option whose value is in the same word: in the next one, there is a name of a database.
@@ -121,6 +123,12 @@ const ATTACHED_PASSWORD_OPTIONS: [(&str, &str); 9] = [
     ("redis-cli", "-a"),
     ("sshpass", "-p"),
 ];
+
+/// The signs between the name of a variable or member and its value in quotes, which are as good as `=`.
+const ASSIGNMENTS: [&str; 7] = ["'] = '", "']='", "\"] = \"", "\"]=\"", "=\\\"", "=\"", "='"];
+
+/// The words between two commands of a line.
+const COMMAND_ENDS: [&str; 4] = ["&&", "||", "|", "&"];
 
 /// The most words of a command behind its program in which its options are looked for.
 const MAX_OPTIONS: usize = 64;
@@ -185,6 +193,9 @@ const AUTH_KINDS: [&str; 51] = [
     "trust",
     "user_principal",
 ];
+
+/// The shortest id of a session that is a credential.
+const MIN_SESSION: usize = 16;
 
 /// The ends of the names of variables, such as `SSHPASS`, whose value is a credential.
 const VARIABLE_ENDS: [&str; 4] = ["AUTH", "PASS", "PW", "PWD"];
@@ -418,10 +429,16 @@ pub(crate) fn find_in_text(text: &str) -> bool {
 fn find_in_plain_text(text: &str) -> bool {
     let is_separator = |c: char| c.is_whitespace() || "\"'`,;{}<>()[]\\".contains(c);
     // A value in quotes belongs to the name in front of it.
-    let text = &text.replace("=\\\"", "=").replace("=\"", "=").replace("='", "=");
+    let text = &ASSIGNMENTS.iter().fold(text.to_owned(), |text, assignment| text.replace(assignment, "="));
     let words = joined_words(text.split(is_separator).filter(|word| !word.is_empty()));
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
-    has_private_key(text) || (0..words.len()).any(|first| words.get(first..).is_some_and(begin_with_credential))
+    let has_option = |command: &str| {
+        let words: Vec<&str> = command.split(is_separator).filter(|word| !word.is_empty()).collect();
+        (0..words.len()).any(|at| matches!(words.get(at..), Some([program, rest @ ..]) if has_password_option(program, rest)))
+    };
+    has_private_key(text)
+        || (0..words.len()).any(|first| words.get(first..).is_some_and(begin_with_credential))
+        || text.replace("\\\n", " ").split([';', '\n']).any(has_option)
 }
 
 /// Returns a text with its percent-encoded characters as they are meant; `None` if it has none.
@@ -430,21 +447,16 @@ fn decoded(text: &str) -> Option<String> {
     (decoded != text).then(|| decoded.into_owned())
 }
 
-/// Joins a `:` or `=` that stands alone to the word in front of it: the quotes around a member's name were separators. Likewise `=VALUE` of
-/// `environ["NAME"]="VALUE"`.
+/// Joins a `:` or `=` that stands alone to the word in front of it: the quotes around a member's name were separators.
 fn joined_words<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Cow<'a, str>> {
     let mut joined: Vec<Cow<'a, str>> = Vec::new();
     for word in words {
         match joined.last_mut() {
-            Some(last) if continues_name(word) && !last.ends_with([':', '=']) => last.to_mut().push_str(word),
+            Some(last) if [":", "="].contains(&word) && !last.ends_with([':', '=']) => last.to_mut().push_str(word),
             _ => joined.push(Cow::Borrowed(word)),
         }
     }
     joined
-}
-
-fn continues_name(word: &str) -> bool {
-    word == ":" || word == "=" || (word.starts_with('=') && !word.starts_with("=="))
 }
 
 /// Returns true if the first of some words holds a credential, by itself or with the words behind it.
@@ -460,7 +472,6 @@ fn begin_with_credential(words: &[&str]) -> bool {
             [next, ..] if first.starts_with('-') && is_secret_option(first, next) => true,
             [next, ..] if is_secret_of_scheme(first, next) => true,
             ["is" | "was", value, ..] if is_said(first, value) => true,
-            _ if has_password_option(first, rest) => true,
             [scheme, value, ..] if first.ends_with([':', '=']) && is_scheme(scheme) => is_header(first, value),
             // In YAML, a name with members is followed by another name.
             [next, ..] if first.ends_with(':') => !next.ends_with(':') && is_header(first, next),
@@ -485,7 +496,8 @@ fn has_password_option(program: &str, rest: &[&str]) -> bool {
     let options =
         |known: &'static [(&str, &str)]| known.iter().filter(move |(name, _)| *name == program).map(|(_, option)| *option);
     let is_value = |value: &str| !(value.starts_with('-') || is_placeholder(value) || program == LOGIN && is_port(value));
-    let words = rest.get(..rest.len().min(MAX_OPTIONS)).unwrap_or_default();
+    let end = rest.iter().take(MAX_OPTIONS).position(|word| COMMAND_ENDS.contains(word)).unwrap_or(rest.len().min(MAX_OPTIONS));
+    let words = rest.get(..end).unwrap_or_default();
     let is_next = |option: &str| words.windows(2).any(|two| matches!(two, [first, value] if *first == option && is_value(value)));
     let is_attached = |option: &str| words.iter().any(|word| word.strip_prefix(option).is_some_and(is_value));
     let is_user = |option: &str| {
@@ -499,22 +511,24 @@ fn has_password_option(program: &str, rest: &[&str]) -> bool {
         || (program == LOGIN && words.iter().any(|word| is_attached_password(word)))
 }
 
-/// Returns true for `login VALUE`, if the value is no word of a language and no file.
+/// Returns true for `login VALUE`, if the value is no word of a language, no address and no file.
 fn has_key_behind_login(words: &[&str]) -> bool {
-    words.windows(2).any(|two| matches!(two, [LOGIN, value] if is_no_word(value)))
+    let is_key = |value: &str| is_no_word(value) && !value.contains(['/', ':']);
+    let arguments: Vec<&str> = words.iter().copied().filter(|word| !word.starts_with('-')).collect();
+    arguments.windows(2).any(|two| matches!(two, [LOGIN, value] if is_key(value)))
 }
 
-/// Returns true for `set NAME VALUE` and `config NAME VALUE`.
+/// Returns true for `set NAME VALUE`, `--set NAME VALUE` and `config NAME VALUE`, with options between.
 fn sets_credential(words: &[&str]) -> bool {
-    let sets = |name: &str, value: &str| is_header(name, value) || is_secret_member(name, value);
-    words.windows(3).any(|three| matches!(three, ["set" | "config", name, value] if sets(name, value)))
+    let sets = |name: &str, value: &str| name != SIGNING_KEY_ID && (is_header(name, value) || is_secret_member(name, value));
+    let arguments: Vec<&str> = words.iter().copied().filter(|word| *word == "--set" || !word.starts_with('-')).collect();
+    arguments.windows(3).any(|three| matches!(three, ["set" | "--set" | "config", name, value] if sets(name, value)))
 }
 
-/// Returns true for a text with letters and digits as long as a password, which is no option, address or file.
+/// Returns true for a text with letters and digits as long as a password.
 fn is_no_word(value: &str) -> bool {
     let has = |kind: fn(&u8) -> bool| value.as_bytes().iter().any(kind);
-    let is_plain = !value.starts_with('-') && !value.contains(['/', ':']);
-    is_plain && value.len() >= MIN_SAID && has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) && !is_placeholder(value)
+    value.len() >= MIN_SAID && has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) && !is_placeholder(value)
 }
 
 /// Returns true for a number that may be the port of a host.
@@ -593,7 +607,8 @@ fn names_user(option: &str) -> bool {
 fn is_authentication(name: &str, value: &str) -> bool {
     let is_kind = AUTH_KINDS.iter().any(|kind| value.eq_ignore_ascii_case(kind));
     let is_plain = ["true", "false"].contains(&value) || value.parse::<f64>().is_ok();
-    let is_session = || SESSION_OPTIONS.contains(&name) && is_no_word(value);
+    let is_session =
+        || SESSION_OPTIONS.contains(&name) && is_no_word(value) && value.len() >= MIN_SESSION && !value.contains('-');
     (names_authentication(name) || AUTHENTICATION_NAMES.contains(&name) || is_session())
         && !(is_kind || is_plain || is_placeholder(value) || value.starts_with('-'))
 }
@@ -799,6 +814,9 @@ mod tests {
             (json!({"env": {"REGISTRY_AUTH": "canary"}}), "env/REGISTRY_AUTH"),
             (json!({"env": {"MYPW": "canary"}}), "env/MYPW"),
             (json!({"code": "import os; os.environ['API_KEY']='canary'; main()"}), "code"),
+            (json!({"code": "os.environ[\"API_KEY\"] = \"canary\""}), "code"),
+            (json!({"cmd": "docker login -u me \\\n  -p canary h"}), "cmd"),
+            (json!({"note": "the secret key is wJalr/K7MDENG4f2b"}), "note"),
             (json!({"cmd": "curl -H 'X-Foo-Session: canary' http://h"}), "cmd"),
             (json!({"request_args": format!("{{\"headers\":{{\"Authorization\":\"Bearer {KEY}\"}}}}")}), "request_args"),
         ];
@@ -877,16 +895,17 @@ mod tests {
             &["login", "-u", "me", "-p", "canary", "registry.example.org"],
             &["login", "-p=canary"],
             &["login", "-pcanary-4f2b"],
-            &["--session", "canary-4f2b"],
-            &["--sid=canary-4f2b"],
+            &["--session", "canary4f2bcanary4f2b"],
+            &["--sid=canary4f2bcanary4f2b"],
             &["--pw", "canary"],
             &["--pat", "canary"],
             &["--sas=canary"],
             &["aws", "configure", "set", "aws_secret_access_key", "canary"],
             &["npm", "config", "set", "_auth", "canary"],
             &["vault", "login", "canary-4f2b"],
-            &["wandb", "login", "--relogin", "&&", "wandb", "login", "canary-4f2b"],
-            &["oc", "login", "-t", "canary"],
+            &["wandb", "login", "--relogin", "canary-4f2b"],
+            &["git", "config", "--global", "github.token", "canary"],
+            &["conda", "config", "--set", "api_key", "canary"],
             &["twine", "upload", "-u", "me", "-p", "canary"],
             &["sh", "-c", "docker login -u me -p canary"],
             &["sh", "-c", "helm registry login h -p canary && true"],
@@ -912,6 +931,29 @@ mod tests {
             &["docker", "run", "-p", "8080:80", "-u", "1000:1000", "image"],
             &["docker", "login", "--help"],
             &["ssh", "login", "-p", "2222"],
+            &[
+                "docker",
+                "login",
+                "h",
+                "&&",
+                "docker",
+                "build",
+                "-t",
+                "image-4f2b",
+                ".",
+                "&&",
+                "docker",
+                "run",
+                "-p",
+                "8080:80",
+                "image-4f2b",
+            ],
+            &["sh", "-c", "docker login h; docker build -t image-4f2b . ; docker run -p 8080:80 image"],
+            &["sh", "-c", "docker login h\ndocker run -p 8080:80 image"],
+            &["git", "config", "user.signingkey", "ABCD1234"],
+            &["vault", "login", "https://vault.example.org:8200"],
+            &["nsys", "stop", "--session=profile-8834-python3", "--sid", "ORCL19"],
+            &["sh", "-c", "[[ $password =~ ^x ]] && grep token '=foo' file"],
             &["find", "login", "-print"],
             &["patch", "-p1"],
             &["pytest", "-p", "no:cacheprovider"],

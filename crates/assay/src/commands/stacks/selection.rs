@@ -271,13 +271,13 @@ fn walk(request: &Request<'_>, resolver: &mut dyn Resolve, draws: &mut Draws, se
 /// Resolves the combinations of the versions of the named packages: all of them, or as many as wanted, drawn at random. As many are tried as by a walk.
 fn combine(request: &Request<'_>, resolver: &mut dyn Resolve, seed: &Seed, selection: &mut Selection) -> Result<(), Failure> {
     let mut combinations: Vec<Vec<(String, String)>> = vec![Vec::new()];
+    let mut absent = Vec::new();
     for package in request.packages {
         let versions = resolver.versions(&package.name)?.map_err(|why| {
             Failure::new(ErrorCode::NoStack, format!("the versions of `{}` are not known: {why}", package.name))
         })?;
-        for pattern in package.unmatched(&versions) {
-            selection.skip(format!("{} {pattern}", package.name), "there is no such version".to_owned());
-        }
+        let unmatched = package.unmatched(&versions);
+        absent.extend(unmatched.into_iter().map(|pattern| format!("{} {pattern}", package.name)));
         let wanted: Vec<String> = versions.into_iter().filter(|version| package.has(version)).collect();
         if wanted.is_empty() {
             let message = format!("no version of `{}` fits `{}`", package.name, package.patterns.join(","));
@@ -304,6 +304,10 @@ fn combine(request: &Request<'_>, resolver: &mut dyn Resolve, seed: &Seed, selec
             Ok(lock) => _ = selection.add(change, lock),
             Err(why) => selection.skip(change, why),
         }
+    }
+    // Last, because the first reason of a search that makes no stack is printed.
+    for change in absent {
+        selection.skip(change, "the resolver lists no such version".to_owned());
     }
     Ok(())
 }
@@ -399,6 +403,10 @@ mod tests {
             all.skipped,
             [Skipped { change: "app 2, base 1".to_owned(), reason: "app 2 depends on base 2 or later".to_owned() }]
         );
+        let absent = selected(Method::Combinations, 200, 1, &["app==3,9.*", "base==2"]);
+        assert_eq!(versions(&absent), ["3 2"]);
+        let reason = "the resolver lists no such version".to_owned();
+        assert_eq!(absent.skipped, [Skipped { change: "app 9.*".to_owned(), reason }]);
         let some = selected(Method::Combinations, 2, 1, &["app", "base"]);
         assert_eq!(versions(&some).len(), 2);
         assert_eq!(versions(&selected(Method::Latest, 1, 1, &[])), ["3 3"]);
