@@ -300,7 +300,7 @@ fn more_pairs_are_those_of_the_next_look() {
     assert!(uneven > even, "the next look has next to no share: {uneven} and {even}");
 }
 
-/// What was seen is to be confirmed: that takes fewer pairs than a change of twice the budget, of which nothing was seen.
+/// The pairs that confirm a large change are fewer than those that find twice the budget.
 #[test]
 fn a_change_that_was_seen_takes_as_many_pairs_as_one_of_its_size() {
     let slower: Vec<[f64; 2]> = noisy(0.15).iter().map(|[a, b]| [*a, b * 0.75]).collect();
