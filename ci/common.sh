@@ -29,6 +29,9 @@ foreign=$cache/foreign-$(cat "$root"/tests/foreign/* | cksum | cut -d ' ' -f 1)
 
 in_ci() { [ "${CI:-}" = true ]; }
 
+# What a later build would reuse is no use to one from nothing: without it, the workspace takes a fifth less time, and 20 GB less of the disk.
+if in_ci; then export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}; fi
+
 say() { printf '%s\n' "$*" >&2; }
 
 # When the outermost script began, so that what may be left out is left out where it would take too long.
