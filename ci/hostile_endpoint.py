@@ -111,21 +111,24 @@ class Endpoint:
         await self.behaviour(writer)
 
     def document(self, head):
-        documents = {b"/v1/models": {"data": [{"id": "hostile"}]}, b"/counts": {"requests": self.posts}}
+        documents = {b"/v1/models": {"data": [{"id": "hostile"}]}, b"/counts": self.counts()}
         found = documents.get(head.split(b" ")[1])
         body = json.dumps(found or {}).encode()
         return b"HTTP/1.1 %s\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s" % (
             b"404 Not Found" if found is None else b"200 OK", len(body), body)
 
+    def counts(self):
+        return {"requests": self.posts}
 
-async def main():
+
+async def listen(endpoint):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    server = await asyncio.start_server(Endpoint(BEHAVIOURS[sys.argv[1]]).serve, "127.0.0.1", 0, backlog=4096)
+    server = await asyncio.start_server(endpoint.serve, "127.0.0.1", 0, backlog=4096)
     print("listening on http://127.0.0.1:%d" % server.sockets[0].getsockname()[1], flush=True)
     async with server:
         await server.serve_forever()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(listen(Endpoint(BEHAVIOURS[sys.argv[1]])))
