@@ -58,7 +58,7 @@ fn a_metric_of_another_tool_has_a_history_of_its_own() {
     assert_eq!((&document["about"], &document["grade"]), (&json!(origin), &json!("foreign")));
     let [history] = list(&document["histories"]).as_slice() else { panic!("{document:#}") };
     assert_eq!(history["statistic"], "p99");
-    assert_eq!(history["labels"]["request_rate"], "8.0");
+    assert_eq!(history["labels"]["request_rate"], "8");
     assert_eq!((list(&history["runs"]).len(), text(&history["runs"][0]["evidence"])), (20, "slow-01"));
     assert_eq!(history["changes"][0]["run"], "slow-11");
     // The document of a history leads back to the signed import.

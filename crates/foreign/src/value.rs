@@ -6,6 +6,9 @@ use serde_json::Value;
 /// The longest name of a field that is shown.
 const MAX_NAME: usize = 100;
 
+/// The least number above which the whole numbers that a double can be are not all of them (2^53).
+const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
+
 /// Returns the value at a path of names that are joined by dots; `None` if it is absent or null.
 pub(crate) fn at<'a>(document: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(document, |value, name| value.get(name)).filter(|value| !value.is_null())
@@ -24,6 +27,13 @@ pub(crate) fn text(value: &Value) -> Option<String> {
         Value::Bool(flag) => Some(flag.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
+}
+
+/// Returns a scalar as the value of a label: one number has one text, whether a tool writes `5` or `5.0`.
+pub(crate) fn label(value: &Value) -> Option<String> {
+    let whole = value.as_f64().filter(|number| value.is_f64() && number.fract() == 0.0 && number.abs() < MAX_WHOLE);
+    // Adding 0 leaves no sign at a 0.
+    whole.map(|number| format!("{:.0}", number + 0.0)).or_else(|| text(value))
 }
 
 /// Returns a text as the number or the boolean that it spells, or else as a text.
@@ -107,5 +117,14 @@ mod tests {
         );
         assert_eq!((typed("0.0"), typed("true"), typed("x")), (json!(0.0), json!(true), json!("x")));
         assert_eq!((text(&json!(1)), text(&json!([]))), (Some("1".to_owned()), None));
+    }
+
+    #[test]
+    fn a_number_has_one_label_however_it_is_written() {
+        use serde_json::json;
+        let of = |value| label(&value).unwrap_or_default();
+        assert_eq!([of(json!(5)), of(json!(5.0)), of(json!(-5.0)), of(json!(-0.0))], ["5", "5", "-5", "0"]);
+        assert_eq!([of(json!(0.5)), of(json!(1e300)), of(json!("5.0")), of(json!(true))], ["0.5", "1e+300", "5.0", "true"]);
+        assert_eq!(label(&json!(null)), None);
     }
 }

@@ -52,7 +52,7 @@ pub static FOREIGN_EVIDENCE_DIM: Table = Table {
             int("numbers", "The number of rows of `foreign_outcome_fact`."),
             int("samples", "The number of rows of single requests or iterations."),
             int("not_read", "The number of values that were not read."),
-            int("remarks", "The number of remarks about figures of its files that do not agree."),
+            int("remarks", "The number of remarks on its files: figures that do not agree, and a version that is not known."),
         ],
         GRADE,
         ID,

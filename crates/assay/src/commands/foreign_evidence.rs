@@ -197,7 +197,7 @@ pub(crate) fn evidence_lines(evidence: &ForeignEvidence) -> Vec<String> {
     lines
 }
 
-/// Returns the lines of figures that do not agree.
+/// Returns the lines of the remarks on the files of evidence.
 pub(super) fn remark_lines(remarks: &[String]) -> Vec<String> {
     remarks.iter().map(|remark| format!("remark  {}", remark.escape_debug())).collect()
 }

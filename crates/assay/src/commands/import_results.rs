@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use assay_foreign::{MAX_RESULT_BYTES, MAX_RESULT_FILES, RESULT_FORMATS};
 use assay_import::{FoundFile, describe_results, freeze, key_artifact, restore, sign};
-use assay_manifest::{ForeignEvidence, IdError, Instant, Name, Role, RunId};
+use assay_manifest::{Count, ForeignEvidence, IdError, Instant, Name, NotRead, Role, RunId};
 use assay_runner::{Config, KeyRing, LocalKeys};
 use assay_runs::RunStore;
-use assay_stage::{Clock, ErrorCode, Exit, Failure, key_password};
+use assay_stage::{Clock, ErrorCode, Exit, Failure, first_names, key_password};
 use assay_store::Store;
 use serde_json::json;
 
@@ -18,6 +18,12 @@ use crate::output;
 
 /// The depth to which folders are searched.
 const MAX_DEPTH: usize = 12;
+
+/// The reason for leaving out what a folder has beside folders and files.
+const NO_PLAIN_FILE: &str = "it is a link or no plain file";
+
+/// The most links that are named if nothing can be imported.
+const SHOWN_LINKS: usize = 10;
 
 /// Import the results of another tool as foreign evidence: freeze its files by digest, read its numbers, and sign both. Only the importer
 /// vouches for them.
@@ -43,10 +49,23 @@ pub(crate) struct ImportResults {
 
 impl ImportResults {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let files = find_files(&self.path)?;
+        let (files, links) = find_files(&self.path)?;
         let at = Clock.now();
         // The files are judged before keys and a store are made.
-        let (mut evidence, samples) = describe_results(&files, at)?;
+        let (mut evidence, samples) = describe_results(&files, at).inspect_err(|_| {
+            if !links.is_empty() {
+                output::diagnostic(format!(
+                    "left out, because it is a link or no plain file: {}",
+                    first_names(&links, SHOWN_LINKS)
+                ));
+            }
+        })?;
+        evidence.left_out.extend(links.into_iter().map(|field| NotRead {
+            field,
+            why: NO_PLAIN_FILE.to_owned(),
+            count: Count(1),
+        }));
+        evidence.left_out.sort();
         if self.dry_run {
             return self.print_dry_run(&evidence);
         }
@@ -55,11 +74,11 @@ impl ImportResults {
         let keys = import_key()?;
         let store = Store::open(&place.store_uri()?)?;
         if let Some((reference, known)) = restore(&store, &name, &files, &evidence, &samples)? {
-            let is_same = known.rows == evidence.rows;
+            let is_same = known.rows == evidence.rows && known.remarks == evidence.remarks;
             if !is_same {
                 output::diagnostic(format!(
-                    "the foreign evidence `{name}` is of the same files and states other numbers or labels than this version of Assay reads: to import \
-                     these, state another name with `--name`"
+                    "the foreign evidence `{name}` is of the same files and states other numbers, labels or remarks than this version of Assay reads: to \
+                     import these, state another name with `--name`"
                 ));
             }
             if self.json {
@@ -120,15 +139,15 @@ fn default_name(evidence: &ForeignEvidence, at: Instant) -> Result<RunId, Failur
     name.parse().map_err(|error| Failure::new(ErrorCode::Internal, format!("`{name}` is no name")).because(&error))
 }
 
-/// Returns the files of a path, with their paths relative to it, in the order of the paths.
-fn find_files(path: &Path) -> Result<Vec<FoundFile>, Failure> {
+/// Returns the files of a path, in the order of their paths, and the paths of links and of what is no plain file. Paths are relative to the given one.
+fn find_files(path: &Path) -> Result<(Vec<FoundFile>, Vec<String>), Failure> {
     let mut found = Vec::new();
+    let mut names = Names::default();
     if path.is_dir() {
-        let mut names = Vec::new();
         list(path, String::new(), 0, &mut names)?;
-        names.sort();
+        names.files.sort();
         let mut left = MAX_RESULT_BYTES;
-        for name in names {
+        for name in names.files {
             let bytes = read(&path.join(&name), left)?;
             left = left.saturating_sub(bytes.len() as u64);
             found.push(FoundFile { path: name, bytes });
@@ -138,10 +157,17 @@ fn find_files(path: &Path) -> Result<Vec<FoundFile>, Failure> {
         let name = path.file_name().and_then(std::ffi::OsStr::to_str).ok_or_else(|| no_text(path))?;
         found.push(FoundFile { path: name.to_owned(), bytes });
     }
-    Ok(found)
+    Ok((found, names.links))
 }
 
-fn list(folder: &Path, prefix: String, depth: usize, names: &mut Vec<String>) -> Result<(), Failure> {
+/// The paths of a folder's files, and of its links and what is no plain file.
+#[derive(Default)]
+struct Names {
+    files: Vec<String>,
+    links: Vec<String>,
+}
+
+fn list(folder: &Path, prefix: String, depth: usize, names: &mut Names) -> Result<(), Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", folder.display())).because(&error)
     };
@@ -160,12 +186,15 @@ fn list(folder: &Path, prefix: String, depth: usize, names: &mut Vec<String>) ->
         if kind.is_dir() {
             list(&entry.path(), name, depth + 1, names)?;
         } else if kind.is_file() {
-            names.push(name);
+            names.files.push(name);
         } else {
-            output::diagnostic(format!("`{}` is a link or no plain file, and is left out", name.escape_debug()));
+            names.links.push(name);
         }
-        if names.len() > MAX_RESULT_FILES {
-            return Err(Failure::new(ErrorCode::TooManyFiles, format!("the folder has more than {MAX_RESULT_FILES} files")));
+        if names.files.len() + names.links.len() > MAX_RESULT_FILES {
+            return Err(Failure::new(
+                ErrorCode::TooManyFiles,
+                format!("the folder has more than {MAX_RESULT_FILES} files and links"),
+            ));
         }
     }
     Ok(())

@@ -54,6 +54,8 @@ const CHECKS: &[PartChecks] = &[
         &[
             Sums(&[At("completed_request_count/avg")], &[At("request_count/avg"), At("error_request_count/avg")]),
             AtMost(At("goodput/avg"), At("request_throughput/avg")),
+            AtMost(At("good_request_count/avg"), At("request_count/avg")),
+            AtMost(At("time_to_first_token/avg"), At("request_latency/avg")),
         ],
     ),
     (
@@ -71,6 +73,7 @@ const CHECKS: &[PartChecks] = &[
                 time: At("duration"),
             },
             AtMost(At("request_goodput"), At("request_throughput")),
+            AtMost(At("mean_ttft_ms"), At("mean_e2el_ms")),
         ],
     ),
     (
@@ -87,6 +90,7 @@ const CHECKS: &[PartChecks] = &[
                 rate: At("total_throughput"),
                 time: At("duration"),
             },
+            AtMost(At("mean_ttft_ms"), At("mean_e2e_latency_ms")),
         ],
     ),
     (
@@ -109,6 +113,7 @@ const CHECKS: &[PartChecks] = &[
                 rate: At("aggregated_metrics/mean_output_throughput_tokens_per_s"),
                 time: At("aggregated_metrics/run_duration"),
             },
+            AtMost(At("aggregated_metrics/stats/ttft/mean"), At("aggregated_metrics/stats/e2e_latency/mean")),
         ],
     ),
     (
@@ -138,6 +143,7 @@ const CHECKS: &[PartChecks] = &[
                 rate: At("load_summary/achieved_rate"),
                 time: At("load_summary/send_duration"),
             },
+            AtMost(At("successes/latency/time_to_first_token/mean"), At("successes/latency/request_latency/mean")),
         ],
     ),
     (

@@ -286,7 +286,7 @@ fn find_under<'a>(own: &str, members: &'a Map<String, Value>) -> Option<&'a str>
     }
     let is_reference =
         |member: &str| ["from", "name", "ref", "key"].iter().any(|part| member.to_ascii_lowercase().contains(part));
-    let is_value = |text: &str| !is_placeholder(text) && !["true", "false"].contains(&text) && text.parse::<f64>().is_err();
+    let is_value = |text: &str| !is_plain_value(text);
     let (found, _) = members.iter().find(|(member, value)| !is_reference(member) && value.as_str().is_some_and(is_value))?;
     Some(found)
 }
@@ -322,17 +322,21 @@ pub(crate) fn is_placeholder(value: &str) -> bool {
     PLACEHOLDERS.iter().any(|placeholder| value.trim().eq_ignore_ascii_case(placeholder))
 }
 
+/// Returns true if a value only stands for a credential, or is a number or one of two states.
+fn is_plain_value(value: &str) -> bool {
+    is_placeholder(value) || ["true", "false"].contains(&value) || value.parse::<f64>().is_ok()
+}
+
 /// Returns true if the name of a value marks it as a credential.
 fn is_named(name: &str, value: &str) -> bool {
     let value = without_scheme(value.trim());
-    let is_plain = value.is_empty() || value == "true" || value == "false" || value.parse::<f64>().is_ok();
     let by_name = looks_secret(name, "x") || looks_secret_header(name, "x");
     let by_length = !value.contains(char::is_whitespace) && looks_secret_header(name, value) && !is_credential("", value);
-    !is_placeholder(value)
-        && !is_auth_kind(name, value)
+    !is_auth_kind(name, value)
         && !name.is_empty()
         && !is_working_folder(name, value)
-        && (is_secret_number(name, value) || (!is_plain && (by_name || by_length || is_option(name) || is_variable(name, value))))
+        && (is_secret_number(name, value)
+            || (!is_plain_value(value) && (by_name || by_length || is_option(name) || is_variable(name, value))))
 }
 
 /// Returns the value of a header without the authentication scheme before it.
@@ -429,16 +433,24 @@ pub(crate) fn find_in_text(text: &str) -> bool {
 fn find_in_plain_text(text: &str) -> bool {
     let is_separator = |c: char| c.is_whitespace() || "\"'`,;{}<>()[]\\".contains(c);
     // A value in quotes belongs to the name in front of it.
-    let text = &ASSIGNMENTS.iter().fold(text.to_owned(), |text, assignment| text.replace(assignment, "="));
+    let text = &with_plain_assignments(text);
     let words = joined_words(text.split(is_separator).filter(|word| !word.is_empty()));
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     let has_option = |command: &str| {
-        let words: Vec<&str> = command.split(is_separator).filter(|word| !word.is_empty()).collect();
-        (0..words.len()).any(|at| matches!(words.get(at..), Some([program, rest @ ..]) if has_password_option(program, rest)))
+        password_option(&command.split(is_separator).filter(|word| !word.is_empty()).collect::<Vec<_>>()).is_some()
     };
     has_private_key(text)
         || (0..words.len()).any(|first| words.get(first..).is_some_and(begin_with_credential))
         || text.replace("\\\n", " ").split([';', '\n']).any(has_option)
+}
+
+/// Returns a text with `=` alone for each of [`ASSIGNMENTS`].
+fn with_plain_assignments(text: &str) -> Cow<'_, str> {
+    // Every text of a document comes here, and most have no sign of an assignment.
+    let assignments = if text.contains('=') { &ASSIGNMENTS[..] } else { &[] };
+    assignments.iter().fold(Cow::Borrowed(text), |text, assignment| {
+        if text.contains(assignment) { Cow::Owned(text.replace(assignment, "=")) } else { text }
+    })
 }
 
 /// Returns a text with its percent-encoded characters as they are meant; `None` if it has none.
@@ -488,6 +500,11 @@ fn is_said(name: &str, value: &str) -> bool {
     let name = plain_name(name);
     let is_name = ["key", "token"].contains(&name.as_str()) || PASSWORD_ENDS.iter().any(|end| name.ends_with(end));
     is_name && is_no_word(value)
+}
+
+/// Returns the place of the first program among some words behind which is an option with a password.
+fn password_option(words: &[&str]) -> Option<usize> {
+    (0..words.len()).find(|at| matches!(words.get(*at..), Some([program, rest @ ..]) if has_password_option(program, rest)))
 }
 
 /// Returns true if a program is one with an option of one letter for a password, and the option is behind it with a value.
@@ -571,7 +588,7 @@ fn is_session_header(name: &str, value: &str) -> bool {
     let words = words_of(name);
     let is_own = words.first().is_some_and(|first| first == "x");
     let is_last = words.last().is_some_and(|last| AUTHENTICATION_WORDS.contains(&last.as_str()));
-    is_own && is_last && !is_placeholder(value) && value.parse::<f64>().is_err() && !["true", "false"].contains(&value)
+    is_own && is_last && !is_plain_value(value)
 }
 
 /// Returns the names that a word may give to its value: its own without hyphens, and behind one or two options of one letter, such as
@@ -606,11 +623,10 @@ fn names_user(option: &str) -> bool {
 /// Returns true if the name of an option marks its value as a credential of a client or of a session.
 fn is_authentication(name: &str, value: &str) -> bool {
     let is_kind = AUTH_KINDS.iter().any(|kind| value.eq_ignore_ascii_case(kind));
-    let is_plain = ["true", "false"].contains(&value) || value.parse::<f64>().is_ok();
     let is_session =
         || SESSION_OPTIONS.contains(&name) && is_no_word(value) && value.len() >= MIN_SESSION && !value.contains('-');
     (names_authentication(name) || AUTHENTICATION_NAMES.contains(&name) || is_session())
-        && !(is_kind || is_plain || is_placeholder(value) || value.starts_with('-'))
+        && !(is_kind || is_plain_value(value) || value.starts_with('-'))
 }
 
 /// Returns true for the name of an option or variable that holds a credential of a client or of a session, such as `session-id` and `AUTH_HEADER`.
@@ -671,9 +687,8 @@ pub fn credential_in_words(words: &[String]) -> Option<usize> {
     let is_alone = |word: &String| is_secret_text("", word);
     let is_pair = |pair: &[String]| find_in_text(&pair.join(" "));
     let texts: Vec<&str> = words.iter().map(String::as_str).collect();
-    let has_option = |at: &usize| matches!(texts.get(*at..), Some([program, rest @ ..]) if has_password_option(program, rest));
     let of_two = || words.windows(2).position(is_pair);
-    words.iter().position(is_alone).or_else(of_two).or_else(|| (0..texts.len()).find(has_option))
+    words.iter().position(is_alone).or_else(of_two).or_else(|| password_option(&texts))
 }
 
 /// Returns true for `--api-key=value`, `API_KEY=value`, `X-Api-Key:value`, `--header=X-Api-Key:value` and `--jvm=-Dtoken=value`.

@@ -60,20 +60,38 @@ pub(crate) struct Part {
 pub(crate) enum Version {
     /// The file states none.
     Unstated,
-    /// The file is that of one tool, whose version it states.
-    OfTool(&'static str),
-    /// The format is written by several tools: the version of the format, and the tool that measured with its version.
-    OfFormat { format: &'static str, tool: &'static str, tool_version: &'static str },
+    /// The file is that of one tool, whose version it states, and the versions whose files are known.
+    OfTool(&'static str, Known),
+    /// The format is written by several tools: the version of the format, those that are known, and the tool that measured with its version.
+    OfFormat { format: &'static str, known: Known, tool: &'static str, tool_version: &'static str },
 }
+
+/// The beginnings of known versions, such as `0.13`, which `0.13.1` has and `0.130` has not.
+pub(crate) type Known = &'static [&'static str];
 
 impl Version {
     /// Returns the paths of the version of the format, of the tool's name, and of its version; `None` if the file does not state it.
     pub(crate) fn places(self) -> [Option<&'static str>; 3] {
         match self {
             Self::Unstated => [None; 3],
-            Self::OfTool(tool_version) => [None, None, Some(tool_version)],
-            Self::OfFormat { format, tool, tool_version } => [Some(format), Some(tool), Some(tool_version)],
+            Self::OfTool(tool_version, _) => [None, None, Some(tool_version)],
+            Self::OfFormat { format, tool, tool_version, .. } => [Some(format), Some(tool), Some(tool_version)],
         }
+    }
+
+    /// Returns the stated version of the files if it is none that is known. `stated` are the texts at [`Version::places`].
+    pub(crate) fn unknown(self, stated: &[Option<String>; 3]) -> Option<&str> {
+        let (version, known) = match (self, stated) {
+            (Self::Unstated, _) => return None,
+            (Self::OfTool(_, known), [_, _, version]) | (Self::OfFormat { known, .. }, [version, _, _]) => {
+                (version.as_deref()?, known)
+            }
+        };
+        let is_of = |known: &&str| {
+            let rest = version.trim_start_matches('v').strip_prefix(*known);
+            rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()))
+        };
+        (!version.is_empty() && !known.iter().any(is_of)).then_some(version)
     }
 }
 

@@ -41,7 +41,7 @@ impl Members<'_> {
                 None => self.add(&format!("{path}[{place}]"), &format!("{name}.{place}"), item, found),
             }),
             _ => {
-                let text = crate::value::text(value).filter(|_| !self.is_listed(path));
+                let text = crate::value::label(value).filter(|_| !self.is_listed(path));
                 found.extend(text.map(|text| (shortened(name.to_owned(), MAX_NAME_BYTES), shortened_value(text))));
                 found.len() <= self.room
             }
@@ -80,7 +80,7 @@ mod tests {
     fn each_value_is_a_label_whatever_its_depth() {
         let data = json!([
             {"name": "main", "entries": 8, "seed": 7, "prompts": {"isl": {"mean": 50, "none": null}, "mix": [1, {"p": 2}]}},
-            {"name": "other", "entries": 9, "streams": true},
+            {"name": "other", "entries": 9.0, "streams": true},
         ]);
         let expected = [
             "data.main.name=main",

@@ -63,7 +63,7 @@ pub struct Results {
     pub units: BTreeMap<String, String>,
     /// The fields that were not read.
     pub not_read: Vec<NotRead>,
-    /// The figures of these files that do not agree, in words.
+    /// The remarks on these files, in words: figures that do not agree, and a version that is not known.
     pub remarks: Vec<String>,
 }
 
@@ -227,7 +227,16 @@ impl Reader {
         self.contradictions.check_rows(&self.found, &paths);
         self.found.join_beside(&paths)?;
         let (rows, samples) = tell_apart(self.found, &paths)?;
-        let ([format_version, tool, version], remarks) = (self.stated, self.contradictions.into_remarks());
+        let mut remarks = self.contradictions.into_remarks();
+        let unknown = format.parts.iter().find_map(|part| part.version.unknown(&self.stated));
+        remarks.extend(unknown.map(|version| {
+            let (version, known) = (version.escape_debug(), format.versions);
+            format!(
+                "the files are of version {version} of {}, and what is read is that of version {known}: definitions may differ",
+                format.tool
+            )
+        }));
+        let [format_version, tool, version] = self.stated;
         Ok(Results { format, format_version, tool, version, files: parts, rows, samples, sample_rows, units, not_read, remarks })
     }
 }

@@ -147,7 +147,7 @@ fn each_member_of_the_datasets_of_aiperf_is_a_label() {
         results.rows[0].labels.clone()
     };
     let before = labels("\"type\": \"synthetic\",");
-    assert_eq!((before["dataset_type"].as_str(), before["input_tokens"].as_str()), ("synthetic", "50.0"));
+    assert_eq!((before["dataset_type"].as_str(), before["input_tokens"].as_str()), ("synthetic", "50"));
     assert!(!before.keys().any(|name| name.contains("seed") || name.starts_with("datasets.main.prompts.isl")), "{before:?}");
     for (member, label) in [
         ("\"type\": \"synthetic\", \"prefix_prompts\": {\"pool_size\": 4},", "datasets.main.prefix_prompts.pool_size=4"),
@@ -184,11 +184,21 @@ fn figures_that_do_not_agree_are_remarked() {
         ("vllm", "\"total_token_throughput\": 192.0", "\"total_token_throughput\": 292.0"),
         ("vllm", "\"request_goodput\": null", "\"request_goodput\": 3.3"),
         ("vllm", "\"p99_ttft_ms\": 7.076", "\"p99_ttft_ms\": 1.076"),
+        ("vllm", "\"mean_e2el_ms\": 8.475", "\"mean_e2el_ms\": 6.2"),
+        ("sglang", "\"mean_ttft_ms\": 20.5", "\"mean_ttft_ms\": 220.5"),
         ("sglang", "\"duration\": 0.5", "\"duration\": 0.7"),
         ("genai-bench", "\"num_requests\": 58", "\"num_requests\": 60"),
         ("genai-bench", "\"requests_per_second\": 51.9841328006938", "\"requests_per_second\": 99.5"),
         ("guidellm", "\"request_totals\": {\n     \"successful\": 6", "\"request_totals\": {\n     \"successful\": 5"),
         ("inference-perf", "\"count\": 120", "\"count\": 130"),
+        ("inference-perf", "\"mean\": 0.81", "\"mean\": 0.05"),
+        ("genai-bench", "\"mean\": 0.017200028034557332", "\"mean\": 0.0077"),
+        (
+            "aiperf",
+            "\"good_request_count\": {\n  \"unit\": \"requests\",\n  \"avg\": 8.0",
+            "\"good_request_count\": {\n  \"unit\": \"requests\",\n  \"avg\": 9.0",
+        ),
+        ("aiperf", "\"avg\": 15.20027225", "\"avg\": 1.520027225"),
         ("aiperf", "\"p99\": 16.964844059999997", "\"p99\": 0.5"),
         ("pytest-benchmark", "\"rounds\": 8", "\"rounds\": 9"),
         ("hyperfine", "\"exit_codes\": [0, ", "\"exit_codes\": ["),
@@ -208,6 +218,30 @@ fn figures_that_do_not_agree_are_remarked() {
             let is_shortened = example.origin == super::format::SHORTENED;
             assert_eq!(found.is_empty(), !is_shortened, "{} {}: {found:?}", format.name, example.name);
         }
+    }
+}
+
+#[test]
+fn a_version_whose_files_are_not_known_is_remarked() {
+    let remarks =
+        |format, from, to| changed(format, from, to).expect("read").remarks.pop().filter(|remark| remark.contains("version"));
+    let of_report = |to| remarks("benchmark-report", "version: \"0.2\"", to);
+    assert_eq!(
+        of_report("version: \"0.9\"").as_deref(),
+        Some(
+            "the files are of version 0.9 of Benchmark Report, and what is read is that of version 0.2, by its documented format: \
+             definitions may differ"
+        )
+    );
+    assert!(of_report("version: \"0.20\"").is_some_and(|remark| remark.contains("version 0.20 ")));
+    for known in ["version: \"0.2\"", "version: \"0.2.1\""] {
+        assert_eq!(of_report(known), None, "{known}");
+    }
+    assert!(remarks("aiperf", "\"aiperf_version\": \"0.13.0\"", "\"aiperf_version\": \"0.14.0\"").is_some());
+    let of_library = |to| remarks("google-benchmark", "\"library_version\": \"v1.8.3\", ", to);
+    assert!(of_library("\"library_version\": \"v2.0\", ").is_some());
+    for unstated in ["", "\"library_version\": \"\", ", "\"library_version\": \"v1.8.3\", "] {
+        assert_eq!(of_library(unstated), None, "what is not stated is not known to be another: {unstated}");
     }
 }
 
@@ -305,7 +339,7 @@ fn a_closed_loop_of_inference_perf_has_no_request_rate() {
             .any(|field| field.field == "load_summary/requested_rate" && field.why.contains("closed loop"));
         (labels.into_iter().collect::<Vec<_>>().join(" "), left_out)
     };
-    assert_eq!(labels("\"requested_rate\": 2.0,"), ("request_rate=2.0".to_owned(), false));
+    assert_eq!(labels("\"requested_rate\": 2.0,"), ("request_rate=2".to_owned(), false));
     assert_eq!(labels("\"requested_rate\": 120, \"concurrency\": 8,"), ("concurrency=8".to_owned(), true));
     assert_eq!(labels("\"concurrency\": 8,"), ("concurrency=8".to_owned(), false));
 }

@@ -99,9 +99,9 @@ pub struct ForeignEvidence {
     pub samples: Option<ForeignSamples>,
     /// The fields of these files that were not read.
     pub not_read: Vec<NotRead>,
-    /// The other files of the folder, which were neither read nor frozen.
+    /// The other files of the folder, and its links, which were neither read nor frozen.
     pub left_out: Vec<NotRead>,
-    /// The figures of these files that do not agree, in words. Nothing tells which is right.
+    /// The remarks on these files, in words: figures that do not agree, where nothing tells which is right, and a version whose files are not known.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub remarks: Vec<String>,
     /// The public key of the importer.

@@ -180,7 +180,7 @@ pub struct ForeignVerdict {
     pub judged_on: Instant,
     /// The differences of the pieces that may be all of a change: the tool and its version.
     pub differences: Vec<Difference>,
-    /// The facts about the evidence that are not known, and the figures of its files that do not agree, in words.
+    /// The facts about the evidence that are not known, and the remarks on its files, in words.
     pub remarks: Vec<String>,
     /// The metrics that were judged.
     pub metrics: Vec<ForeignMetricVerdict>,

@@ -35,7 +35,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
                 document.get("aiperf_version").is_some_and(Value::is_string)
                     && ["request_latency", "request_throughput", "error_summary"].iter().any(|name| document.get(name).is_some())
             },
-            version: Version::OfTool("aiperf_version"),
+            version: Version::OfTool("aiperf_version", &["0.13"]),
             scopes: &[Scope { at: "", kind: ScopeKind::Statistics, labels: LABELS, fields: SUMMARY }],
             not_read: &[
                 ("input_config/datasets[]/random_seed", "the seed, by which repetitions of one load may differ"),

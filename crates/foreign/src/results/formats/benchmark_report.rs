@@ -35,6 +35,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
 
 const VERSION: Version = Version::OfFormat {
     format: "version",
+    known: &["0.2"],
     tool: "scenario/load/standardized/tool",
     tool_version: "scenario/load/standardized/tool_version",
 };

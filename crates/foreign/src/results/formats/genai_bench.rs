@@ -60,7 +60,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
             recognises: |document| {
                 ["benchmark_version", "api_backend", "traffic_scenario"].iter().all(|name| document.get(name).is_some())
             },
-            version: Version::OfTool("benchmark_version"),
+            version: Version::OfTool("benchmark_version", &["0.0.5"]),
             scopes: &[Scope { at: "", kind: ScopeKind::Beside, labels: METADATA_LABELS, fields: &[] }],
             not_read: METADATA,
         },

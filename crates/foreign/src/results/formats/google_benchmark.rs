@@ -31,7 +31,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
             document.get("context").is_some()
                 && first.is_some_and(|first| ["name", "real_time", "time_unit"].iter().all(|name| first.get(name).is_some()))
         },
-        version: Version::OfTool("context/library_version"),
+        version: Version::OfTool("context/library_version", &["1"]),
         scopes: &[Scope { at: "benchmarks[]", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS }],
         not_read: &[
             ("context", "facts of the machine, which the tool states"),

@@ -26,7 +26,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
             let version = document.get("metadata").and_then(|metadata| metadata.get("guidellm_version"));
             version.is_some_and(Value::is_string) && document.get("benchmarks").is_some_and(Value::is_array)
         },
-        version: Version::OfTool("metadata/guidellm_version"),
+        version: Version::OfTool("metadata/guidellm_version", &["0.7"]),
         scopes: &[
             Scope { at: "benchmarks[]", kind: ScopeKind::Statistics, labels: LABELS, fields: BENCHMARK },
             Scope { at: "benchmarks[]/metrics", kind: ScopeKind::Statistics, labels: LABELS, fields: METRICS },

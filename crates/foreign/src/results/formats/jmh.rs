@@ -29,7 +29,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
                     && first.get("primaryMetric").is_some()
             })
         },
-        version: Version::OfTool("[]/jmhVersion"),
+        version: Version::OfTool("[]/jmhVersion", &["1"]),
         scopes: &[
             Scope { at: "[]", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS },
             Scope { at: "[]/primaryMetric/rawData[]", kind: ScopeKind::Samples, labels: LABELS, fields: SAMPLES },

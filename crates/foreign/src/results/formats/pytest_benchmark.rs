@@ -27,7 +27,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
             document.get("machine_info").is_some()
                 && first.is_some_and(|first| first.get("fullname").is_some() && first.get("stats").is_some_and(Value::is_object))
         },
-        version: Version::OfTool("version"),
+        version: Version::OfTool("version", &["5"]),
         scopes: &[
             Scope { at: "benchmarks[]/stats", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS },
             Scope {
