@@ -193,7 +193,7 @@ fn a_refused_field_measures_and_stores_nothing() {
     for command in ["run", "plan"] {
         let refused = fixture.assay(&[command, "job.yaml"]).refuses(10, "import_refused");
         let parts = [
-            "`job.yaml` is an OME BenchmarkJob, and 1 field of it is refused: nothing was measured",
+            "`job.yaml` is an OME BenchmarkJob, and 1 field of it is refused, so it cannot be run",
             "`spec.outputLocation.storageUri`: Assay has no store on Google Cloud Storage",
             "`assay import job.yaml --partial`",
         ];

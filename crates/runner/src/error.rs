@@ -632,8 +632,8 @@ impl fmt::Display for ImportFault {
         match self {
             Self::Unreadable(reason) => write!(f, "{reason}"),
             Self::Refused { fields, .. } => match fields.len() {
-                1 => f.write_str("1 field of it is refused: nothing was measured"),
-                count => write!(f, "{count} fields of it are refused: nothing was measured"),
+                1 => f.write_str("1 field of it is refused, so it cannot be run"),
+                count => write!(f, "{count} fields of it are refused, so it cannot be run"),
             },
             Self::SeveralPipelines(pipelines) => {
                 write!(f, "its documents make {} pipelines, where a run has one: ", pipelines.len())?;

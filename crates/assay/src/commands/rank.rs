@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Plan, Summary};
+use assay_manifest::{Digest, Plan, Summary};
 use assay_report::ranking::{Candidate, METHOD, Pair, PairTest, Ranking, measured, rank};
 use assay_report::{counted, describe_missing_value, level, probability};
 use assay_runs::VerifiedRun;
@@ -76,6 +76,7 @@ fn text(rankings: &[Ranking]) -> Vec<String> {
         lines.extend(table(ranking));
         lines.extend(ranking.measured.left_out.iter().map(|(variant, why)| format!("  `{variant}` is not ranked: {why}")));
         lines.extend(not_compared(ranking));
+        lines.extend(same_locks(ranking));
         lines.push(String::new());
     }
     lines.extend(method(rankings));
@@ -108,6 +109,21 @@ fn table(ranking: &Ranking) -> Vec<String> {
         row.trim_end().to_owned()
     });
     std::iter::once(heading).chain(rows).collect()
+}
+
+/// Returns a line for each lock file that several variants have.
+fn same_locks(ranking: &Ranking) -> Vec<String> {
+    let mut variants: BTreeMap<Digest, Vec<&str>> = BTreeMap::new();
+    for candidate in &ranking.measured.candidates {
+        if let Some(lock) = candidate.lock {
+            variants.entry(lock).or_default().push(&candidate.variant);
+        }
+    }
+    let line = |names: Vec<&str>| {
+        let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        format!("  {} have the same lock file: their packages do not differ", first_names(&quoted, SHOWN_VARIANTS))
+    };
+    variants.into_values().filter(|names| names.len() > 1).map(line).collect()
 }
 
 /// Returns a line for each reason why pairs were not compared.
@@ -198,6 +214,11 @@ mod tests {
 
     /// Returns the lines of a ranking of `old` and `new` with these values, in rounds 0, 1, 2 and so on.
     fn lines(old: &[f64], new: &[f64]) -> String {
+        lines_with_locks([None, None], old, new)
+    }
+
+    /// Returns the same lines of variants with these lock files.
+    fn lines_with_locks(locks: [Option<Digest>; 2], old: &[f64], new: &[f64]) -> String {
         let candidate = |variant: &str, values: &[f64]| Candidate {
             variant: variant.to_owned(),
             lock: None,
@@ -211,7 +232,11 @@ mod tests {
             metric: "elapsed".to_owned(),
             unit: "ms".to_owned(),
             better: BetterDirection::Lower,
-            candidates: vec![candidate("old", old), candidate("new", new)],
+            candidates: [candidate("old", old), candidate("new", new)]
+                .into_iter()
+                .zip(locks)
+                .map(|(candidate, lock)| Candidate { lock, ..candidate })
+                .collect(),
             left_out: Vec::new(),
         };
         text(&rank(vec![measured])).join("\n")
@@ -234,5 +259,14 @@ mod tests {
         let same = lines(&[2.0, 2.0, 2.0], &[1.0, 1.0, 1.0]);
         assert!(same.contains("  1 pair not compared: the ratio is the same in every round"), "{same}");
         assert!(!lines(&[13.0, 13.1, 12.9], &[10.0, 10.0, 10.1]).contains("not compared"));
+    }
+
+    #[test]
+    fn variants_with_one_lock_file_are_named() {
+        let [one, other] = [b"1", b"2"].map(|bytes| Some(Digest::compute(bytes)));
+        let said = |locks| {
+            lines_with_locks(locks, &[13.0, 13.1, 12.9], &[10.0, 10.0, 10.1]).contains("`new`, `old` have the same lock file")
+        };
+        assert_eq!([said([one, one]), said([one, other]), said([None, None])], [true, false, false]);
     }
 }

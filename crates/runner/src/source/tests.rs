@@ -329,7 +329,7 @@ fn a_job_that_cannot_run_as_it_is_says_why() {
         refusal(read_job(&tree, None))
     };
     insta::assert_snapshot!(refusal(&JOB.replace("s3://b/p", "hf://x")), @r"
-    error[import_refused]: `job.yaml` is an OME BenchmarkJob, and 1 field of it is refused: nothing was measured
+    error[import_refused]: `job.yaml` is an OME BenchmarkJob, and 1 field of it is refused, so it cannot be run
       because: `spec.outputLocation.storageUri`: OME's controller cannot write results there, and neither can Assay: name a bucket, such as `s3://bucket/prefix`
 
     hint: `assay import job.yaml --dry-run` shows all fields; `assay import job.yaml --partial` writes definitions without those that are refused

@@ -35,7 +35,8 @@ pub fn searched_observation(point: &PointSummary, has_slos: bool) -> Option<Obse
 }
 
 /// Returns the observation of a load whose attempts do not count because of the endpoint: every request failed in each of them, or requests arrived
-/// faster than they were served in one, after which none is tried again.
+/// faster than they were served in one, after which none is tried again. Where the client was late as well, a search still looks below, because the endpoint
+/// may be the cause; a trial that is measured decides nothing then.
 fn observe_excluded(point: &PointSummary, has_slos: bool) -> Option<Observation> {
     let has_failed = |exclusion: &Exclusion| exclusion.reasons.iter().any(|reason| reason.code == "all_failed");
     let outcomes = &point.serving.as_ref()?.excluded_outcomes;
