@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use assay_warehouse::{CLUSTER_EVENT_FACT, Row};
 use serde_json::{Value, json};
 
 use crate::exporters::{count, issue};
 use crate::pipeline::{list, text};
-use crate::support::{Fixture, PIPELINE, blob, files_under, pipeline, steady_script};
+use crate::support::{CommandResult, Fixture, PIPELINE, binary, blob, files_under, pipeline, steady_script};
 
 const JOB: &str = r#"{"jobs": [{"job_id": 4711, "name": "bench", "partition": "gpu", "nodes": "node1", "submit_line": "sbatch --secret",
   "state": {"current": ["RUNNING"]}, "time": {"submission": 1700000000, "eligible": 1700000000, "start": 1700000300, "end": 0},
@@ -17,6 +18,15 @@ const JOB: &str = r#"{"jobs": [{"job_id": 4711, "name": "bench", "partition": "g
 fn fixture(from: &str) -> Fixture {
     let telemetry = format!("  telemetry: [{{name: slurm, sacct: {from}}}]\n");
     Fixture::with_pipeline(&steady_script("only"), &pipeline("exploratory", &["only"], 1, &telemetry))
+}
+
+/// Returns the rows of a run about what happened to its jobs.
+fn cluster_events(fixture: &Fixture, run: &str) -> Vec<Row> {
+    let summary = fixture.manifest(run, "reduce");
+    let is_it = |file: &&Value| file["table"] == CLUSTER_EVENT_FACT.name;
+    let file = list(&summary["body"]["files"]).iter().find(is_it).expect("the table is among the files");
+    let bytes = fs::read(blob(&fixture.store(), text(&file["artifact"]["digest"]))).expect("it is in the store");
+    assay_warehouse::read(&CLUSTER_EVENT_FACT, bytes).expect("a curated file")
 }
 
 #[test]
@@ -31,11 +41,7 @@ fn the_wait_of_a_job_is_a_row() {
     fixture.set("SLURM_JOB_ID", "4711");
     fixture.run("one").success();
 
-    let summary = fixture.manifest("one", "reduce");
-    let is_it = |file: &&Value| file["table"] == CLUSTER_EVENT_FACT.name;
-    let file = list(&summary["body"]["files"]).iter().find(is_it).expect("the table is among the files");
-    let bytes = fs::read(blob(&fixture.store(), text(&file["artifact"]["digest"]))).expect("it is in the store");
-    let rows: Vec<Row> = assay_warehouse::read(&CLUSTER_EVENT_FACT, bytes).expect("a curated file");
+    let rows = cluster_events(&fixture, "one");
     let started = rows.iter().find(|row| row.text("event_type") == Some("Started")).expect("it has started");
     assert_eq!((started.text("object_kind"), started.text("object_uid")), (Some("SlurmJob"), Some("4711")));
     assert_eq!(count(started, "after_creation_ns"), 300_000_000_000);
@@ -48,6 +54,50 @@ fn the_wait_of_a_job_is_a_row() {
     }
     let shown = fixture.assay(&["sources", PIPELINE]).success().stdout;
     assert!(shown.contains("read once after the trials: the job 4711, by `sacct --json`"), "{shown}");
+}
+
+/// `ci/slurm` brings up a Slurm of one node, and names its configuration by `ASSAY_TEST_SLURM`. A run is a job of it, which waits behind another one.
+#[test]
+fn the_wait_in_a_real_slurm_is_that_of_its_own_accounting() {
+    let Some(configuration) = std::env::var_os("ASSAY_TEST_SLURM") else {
+        println!("ASSAY_TEST_SLURM is not set: no real Slurm was asked");
+        return;
+    };
+    let mut fixture = fixture("command");
+    fixture.set("SLURM_CONF", configuration);
+    fixture.set("PATH", std::env::var("PATH").expect("a PATH"));
+    fixture.set("TZ", "UTC");
+    let slurm = |program: &str, words: &[&str]| {
+        let mut command = fixture.command(Path::new(program));
+        CommandResult::from_output(command.args(words).output().expect("a program of Slurm")).success().stdout
+    };
+    slurm("sbatch", &["--exclusive", "--output=/dev/null", "--wrap", "sleep 5"]);
+    let run = format!("{} run {PIPELINE} --run-id one", binary("assay").display());
+    let log = fixture.root().join("job.log").display().to_string();
+    let mut command = fixture.command(Path::new("sbatch"));
+    command.args(["--exclusive", "--parsable", "--wait", "--output", &log, "--wrap", &run]);
+    // The exit code is that of the job.
+    let submitted = CommandResult::from_output(command.output().expect("sbatch"));
+    assert_eq!(submitted.code, 0, "{}\n{}", submitted.stderr, fs::read_to_string(&log).unwrap_or_default());
+    let job = submitted.stdout.trim().to_owned();
+
+    let rows = cluster_events(&fixture, "one");
+    let of = |event: &str| rows.iter().find(|row| row.text("event_type") == Some(event)).unwrap_or_else(|| panic!("no {event}"));
+    assert_eq!((of("Started").text("object_kind"), of("Started").text("object_uid")), (Some("SlurmJob"), Some(job.as_str())));
+    let table = slurm("sacct", &["--allocations", "--noheader", "--parsable2", "--format=Submit,Start", "--jobs", &job]);
+    let times: Vec<i64> = table.trim().split('|').map(seconds).collect();
+    let [submit, start] = times[..] else { panic!("{table}") };
+    assert_eq!(count(of("Started"), "after_creation_ns"), (start - submit) * 1_000_000_000);
+    assert!(start > submit, "it waited: {table}");
+    assert!(of("Started").text("message").is_some_and(|message| message.contains("allocated ") && message.contains("cpu=")));
+    assert!(rows.iter().all(|row| row.text("event_type") != Some("Ended")), "a job that asks about itself has no end");
+    fixture.verify_recomputed("one");
+}
+
+/// Returns the seconds of a time of `sacct`, such as `2026-11-29T09:15:00`.
+fn seconds(time: &str) -> i64 {
+    let parsed: assay_manifest::Instant = format!("{time}.000000000Z").parse().expect("a time");
+    parsed.unix_ns() / 1_000_000_000
 }
 
 #[test]

@@ -25,7 +25,12 @@ pub(crate) fn program_output(root: &Root, program: &str, args: &[&str]) -> Resul
 /// # Errors
 /// If there is no such program in PATH, if it fails, and if it takes longer than ten seconds.
 pub fn sacct(job: &str) -> Result<String, NoOutput> {
-    run("sacct", &["--json", "--jobs", job])
+    let sacct = command("sacct", &["--json", "--jobs", job]);
+    // The configuration of Slurm may lie elsewhere than in its default place.
+    run_command(match std::env::var_os("SLURM_CONF") {
+        Some(configuration) => sacct.env("SLURM_CONF", configuration),
+        None => sacct,
+    })
 }
 
 /// The reason why a program has no usable output.
@@ -39,6 +44,10 @@ pub struct NoOutput {
 
 /// Runs a program and returns its stdout.
 pub(crate) fn run(program: &str, args: &[&str]) -> Result<String, NoOutput> {
+    run_command(command(program, args))
+}
+
+fn run_command(command: Command) -> Result<String, NoOutput> {
     let text = |error: &dyn std::error::Error| {
         let why = match error.source() {
             Some(source) => format!("{error}: {source}"),
@@ -48,7 +57,7 @@ pub(crate) fn run(program: &str, args: &[&str]) -> Result<String, NoOutput> {
     };
     let spawner = Spawner::start().map_err(|error| text(&error))?;
     let cancel = Cancel::new().map_err(|error| text(&error))?;
-    let mut child = spawner.spawn(command(program, args)).map_err(|error| text(&error))?;
+    let mut child = spawner.spawn(command).map_err(|error| text(&error))?;
     let output = child.take_stdout();
     // A full pipe would keep the program from ending, so a thread reads while this one waits.
     let read = move || {

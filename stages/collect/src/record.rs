@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use assay_host::{Counters, Root};
-use assay_manifest::{Block, Count, Environment, Gap, Recording, Series, Window};
+use assay_manifest::{Block, Count, Environment, Gap, Instant, Recording, Series, Window};
 use assay_stage::parameters::RecordParameters;
 use assay_stage::{Clock, Context, ErrorCode, Event, Failure, Inputs, Stage, StageName, Stopwatch};
 use assay_telemetry::{CounterLine, Sampled, Sampling, Source};
 
 use crate::line_file::unwritable;
-use crate::reading_file::ClockReading;
+use crate::reading_file::{ClockReading, Gaps, Reading};
 use crate::source_threads::SourceThreads;
 use crate::{nvidia_smi, scrape, traces};
 
@@ -112,8 +112,8 @@ impl CounterRecording {
         let path = ctx.scratch().join(source.file_name());
         let mut counters = Counters::new(Root::host());
         let out = BufWriter::new(File::create(&path).map_err(|error| unwritable(&path, &error))?);
-        let mut readings = Readings { source, out, samples: 0, gaps: Vec::new(), last: None };
-        let mut read = |readings: &mut Readings<'_, _>| {
+        let mut readings = Readings::new(source, out, watch.started_at());
+        let mut read = |readings: &mut Readings<_>| {
             let now = ClockReading { ns: watch.elapsed_ns(), at: Clock.now() };
             readings.add(now, counters.read()).map_err(|error| unwritable(&path, &error))
         };
@@ -132,27 +132,29 @@ impl CounterRecording {
         // One more reading at the very end, so that the last trial's window is covered. It may be late as well: a recorder that was not scheduled
         // until its end has no reading after the gap.
         read(&mut readings)?;
-        let Readings { mut out, samples, gaps, .. } = readings;
+        let Readings { mut out, samples, gaps } = readings;
         out.flush().map_err(|error| unwritable(&path, &error))?;
-        let recorded = RecordedSource { source: source.clone(), path, samples, gaps };
+        let end = ClockReading { ns: watch.elapsed_ns(), at: Clock.now() };
+        let recorded = RecordedSource { source: source.clone(), path, samples, gaps: gaps.finish(end) };
         Ok(Self { recorded, window: watch.window() })
     }
 }
 
 /// The readings of counters so far: how many are written, and the gaps between them.
-struct Readings<'a, W> {
-    source: &'a Source,
+struct Readings<W> {
     out: W,
     samples: u64,
-    gaps: Vec<Gap>,
-    last: Option<ClockReading>,
+    gaps: Gaps,
 }
 
-impl<W: std::io::Write> Readings<'_, W> {
+impl<W: std::io::Write> Readings<W> {
+    fn new(source: &Source, out: W, start: Instant) -> Self {
+        Self { out, samples: 0, gaps: Gaps::new(source.to_string(), Reading::REQUEST, ClockReading { at: start, ns: 0 }) }
+    }
+
     /// Writes a reading, and notes a gap if it is late.
     fn add(&mut self, now: ClockReading, values: assay_host::Reading) -> std::io::Result<()> {
-        self.gaps.extend(self.last.and_then(|before| gap(self.source, before, now)));
-        self.last = Some(now);
+        self.gaps.record_success(now);
         self.samples += 1;
         write_line(&mut self.out, &CounterLine { at: now.at, values })
     }
@@ -164,15 +166,6 @@ pub(crate) fn time_to_next(elapsed_ns: u64) -> Duration {
     Duration::from_nanos(interval - elapsed_ns % interval)
 }
 
-fn gap(source: &Source, before: ClockReading, now: ClockReading) -> Option<Gap> {
-    let span = now.ns.saturating_sub(before.ns);
-    (span > GAP_INTERVALS * INTERVAL.as_nanos() as u64).then(|| Gap {
-        source: source.to_string(),
-        window: Window { start: before.at, end: now.at, duration_ns: Count(span) },
-        reason: "the recorder was not scheduled".to_owned(),
-    })
-}
-
 fn write_line(out: &mut impl std::io::Write, line: &CounterLine<assay_host::Reading>) -> std::io::Result<()> {
     serde_json::to_writer(&mut *out, line)?;
     out.write_all(b"\n")
@@ -180,7 +173,6 @@ fn write_line(out: &mut impl std::io::Write, line: &CounterLine<assay_host::Read
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::Instant;
     use proptest::prelude::*;
 
     use super::*;
@@ -191,25 +183,28 @@ mod tests {
         ClockReading { ns, at: Instant::from_unix_ns(i64::try_from(ns).expect("it fits")) }
     }
 
-    /// Readings are added one by one, and the last one, at the end of the recording, as all others.
-    #[test]
-    fn every_reading_is_written_and_may_be_late() {
-        let source = Source::host();
-        let mut readings = Readings { source: &source, out: Vec::new(), samples: 0, gaps: Vec::new(), last: None };
-        for seconds in [0, 1, 22] {
-            readings.add(at(seconds * SECOND), assay_host::Reading::default()).expect("written");
+    /// Returns the time of each gap of readings at these times since the start of the recording.
+    fn gaps(readings_at: &[u64]) -> Vec<u64> {
+        let mut readings = Readings::new(&Source::host(), Vec::new(), at(0).at);
+        for ns in readings_at {
+            readings.add(at(*ns), assay_host::Reading::default()).expect("written");
         }
-        let found: Vec<u64> = readings.gaps.iter().map(|gap| gap.window.duration_ns.0).collect();
-        assert_eq!((readings.samples, readings.out.split(|byte| *byte == b'\n').count() - 1, found), (3, 3, vec![21 * SECOND]));
+        let lines = readings.out.split(|byte| *byte == b'\n').count() - 1;
+        assert_eq!((readings.samples, lines), (readings_at.len() as u64, readings_at.len()));
+        // The recording ends much later: what the readings say does not depend on it.
+        let found = readings.gaps.finish(at(1000 * SECOND));
+        assert!(found.iter().all(|gap| gap.reason == "the recorder was not scheduled" && gap.source == "host"), "{found:?}");
+        found.iter().map(|gap| gap.window.duration_ns.0).collect()
     }
 
     #[test]
-    fn a_late_reading_leaves_a_gap() {
-        let between = |before, now| gap(&Source::host(), at(before), at(now)).map(|gap| gap.window.duration_ns.0);
-        assert_eq!(between(0, SECOND), None);
-        assert_eq!(between(0, 3 * SECOND), None, "the limit itself is no gap");
-        assert_eq!(between(0, 3 * SECOND + 1), Some(3 * SECOND + 1));
-        assert_eq!(between(5 * SECOND, SECOND), None, "the monotonic clock does not fall, but if it did");
+    fn a_late_reading_leaves_a_gap_and_the_first_and_the_last_may_be_late() {
+        assert_eq!(gaps(&[0, SECOND, 22 * SECOND]), [21 * SECOND]);
+        assert_eq!(gaps(&[21 * SECOND, 22 * SECOND]), [21 * SECOND]);
+        assert_eq!(gaps(&[0, SECOND, 2 * SECOND]), [0_u64; 0]);
+        assert_eq!(gaps(&[0, 3 * SECOND]), [0_u64; 0], "the limit itself is no gap");
+        assert_eq!(gaps(&[0, 3 * SECOND + 1]), [3 * SECOND + 1]);
+        assert_eq!(gaps(&[2 * SECOND, SECOND]), [0_u64; 0], "the monotonic clock does not fall, but if it did");
     }
 
     proptest! {
