@@ -22,6 +22,7 @@ use assay_stage::parameters::StageParameters;
 use serde_json::{Value, json};
 
 use crate::docs::{Reader, blocks};
+use crate::hot_metrics::{self, ForeignServer};
 use crate::pipeline::{list, text};
 use crate::support::{CommandResult, Fixture, PIPELINE, Running, write_file};
 
@@ -1518,7 +1519,12 @@ fn a_schedule_runs_what_its_branch_holds() {
     let person = at.user();
     person.pipeline("mode: closed, concurrency: [1], requests: 20", 1, &[]);
     let pipeline = std::fs::read_to_string(person.fixture.repo().join(PIPELINE)).expect("a pipeline");
-    person.fixture.write(PIPELINE, &(pipeline + "  schedule: {cron: \"0 2 29 2 *\"}\n"));
+    // Its driver pushes hot metrics to a real Prometheus, if there is one.
+    let prometheus = ForeignServer::prometheus_for_pods(&host);
+    let receiver = |prometheus: &ForeignServer| format!("{{name: fleet, remote_write: '{}'}}", prometheus.at("/api/v1/write"));
+    let push = prometheus.as_ref().map(|prometheus| hot_metrics::publish(&[receiver(prometheus)], hot_metrics::EXPLORATORY));
+    let schedule = "  schedule: {cron: \"0 2 29 2 *\"}\n";
+    person.fixture.write(PIPELINE, &format!("{pipeline}{schedule}{}", push.unwrap_or_default()));
     let commit = person.fixture.commit("nightly");
     let remotes = person.fixture.root().join("remotes");
     person.fixture.git(&["clone", "--quiet", "--bare", ".", &remotes.join("bench.git").display().to_string()]);
@@ -1556,6 +1562,14 @@ fn a_schedule_runs_what_its_branch_holds() {
     });
     let status = person.run_in_namespace(&["status", "fixture-29000000"]).success().stdout;
     assert!(status.contains("driver") && status.contains("done") && !status.contains("hunter2"), "{status}");
+    if let Some(prometheus) = prometheus {
+        let series = prometheus.query("last_over_time({run_id=\"fixture-29000000\"}[1d])");
+        let of =
+            |name: &str| series.iter().find(|series| series["metric"]["__name__"] == name).unwrap_or_else(|| panic!("no {name}"));
+        assert_eq!(of("assay_run_succeeded")["value"][1], "1");
+        let labels = &of("assay_ttft_p99_seconds")["metric"];
+        assert_eq!((text(&labels["benchmark_case_id"]), text(&labels["cluster"])), ("chat.simulator.default", "kubernetes"));
+    }
     let store = person.store();
     person.fixture.assay(&["fetch", "fixture-29000000", "--store", &store.uri, "--trust", &person.trust()]).success();
     person.fixture.assay(&["verify", "fixture-29000000", "--trust", &person.trust()]).success();

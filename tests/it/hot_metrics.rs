@@ -41,7 +41,7 @@ fn deploy(folder: &str) -> PathBuf {
 }
 
 /// A server of another project, which is killed when this is dropped.
-struct ForeignServer {
+pub(crate) struct ForeignServer {
     address: SocketAddr,
     server: Child,
     _folder: TempDir,
@@ -50,9 +50,14 @@ struct ForeignServer {
 impl ForeignServer {
     /// Starts a program with the options that `options` makes from its address and a folder of its own, and waits until `/-/ready` says so.
     fn start(program: &Path, options: impl FnOnce(SocketAddr, &Path) -> Vec<String>) -> Self {
+        Self::start_on("127.0.0.1", program, options)
+    }
+
+    /// Like [`ForeignServer::start`], on another address of this machine.
+    fn start_on(host: &str, program: &Path, options: impl FnOnce(SocketAddr, &Path) -> Vec<String>) -> Self {
         let folder = tempfile::Builder::new().prefix("assay-it-tsdb-").tempdir().expect("a folder");
         // It cannot report a port that it chose itself, so a port that was free a moment ago has to do.
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
+        let address = TcpListener::bind((host, 0)).and_then(|listener| listener.local_addr()).expect("a free port");
         let mut command = Command::new(program);
         command.args(options(address, folder.path())).env_clear().current_dir(folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -67,8 +72,17 @@ impl ForeignServer {
     }
 
     fn prometheus_with(config: &Path) -> Option<Self> {
+        Self::prometheus_on("127.0.0.1", config)
+    }
+
+    /// Starts a Prometheus on an address that pods reach, without rules.
+    pub(crate) fn prometheus_for_pods(host: &str) -> Option<Self> {
+        Self::prometheus_on(host, Path::new("/dev/null"))
+    }
+
+    fn prometheus_on(host: &str, config: &Path) -> Option<Self> {
         let program = requested("ASSAY_TEST_PROMETHEUS")?;
-        Some(Self::start(&program, |address, folder| {
+        Some(Self::start_on(host, &program, |address, folder| {
             vec![
                 format!("--config.file={}", config.display()),
                 format!("--storage.tsdb.path={}", folder.join("data").display()),
@@ -99,13 +113,14 @@ impl ForeignServer {
         }))
     }
 
-    fn at(&self, path: &str) -> String {
+    /// Returns the address of a path.
+    pub(crate) fn at(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
     /// Returns the result of a query of Prometheus.
     #[track_caller]
-    fn query(&self, query: &str) -> Vec<Value> {
+    pub(crate) fn query(&self, query: &str) -> Vec<Value> {
         let (_, body) = get(&self.at(&format!("/api/v1/query?query={}", escaped(query)))).expect("a response");
         let document: Value = serde_json::from_slice(&body).expect("JSON");
         assert_eq!(document["status"], "success", "{query}: {document}");
@@ -131,13 +146,13 @@ fn escaped(query: &str) -> String {
 }
 
 /// Returns the lines of a pipeline that push to these receivers.
-fn publish(receivers: &[String], more: &str) -> String {
+pub(crate) fn publish(receivers: &[String], more: &str) -> String {
     let receivers = receivers.iter().fold(String::new(), |lines, receiver| lines + "        - " + receiver + "\n");
     format!("  publish:\n    hot_metrics:\n{more}      receivers:\n{receivers}")
 }
 
 /// The line of a pipeline whose exploratory runs are pushed.
-const EXPLORATORY: &str = "      exploratory: true\n";
+pub(crate) const EXPLORATORY: &str = "      exploratory: true\n";
 
 /// Returns a repository with one indicator whose runs are pushed to these receivers.
 fn indicator(receivers: &[String], more: &str) -> Fixture {
