@@ -7,7 +7,7 @@ there while one of two runs is measured. Each seed is a recording of its own: a 
 fault. Lost packets are iptables' (`statistic`), bandwidth is limited by the kernel's token bucket (tc's tbf) on the port of the server, and a server with a CPU quota is in a
 control group, whose counters an exporter of this script states by the names that cAdvisor has for them. What this machine does not allow is a row with the reason.
 
-For each fault: in how many recordings its rule holds, in how many it is the first finding, and which other rules held. A finding beside the planted one is
+For each fault: in how many recordings its rule holds, in how many it is the first finding, in how many the rule is named without being beyond doubt, and which other rules held. A finding beside the planted one is
 no mistake by itself: a machine whose processors are taken also responds later than its server accounts for.
 """
 
@@ -253,7 +253,7 @@ def limited(address, process):
             (group / "cgroup.procs").write_text(str(process.pid))
         except OSError as error:
             raise Skipped(f"no CPU quota can be set: {error}") from error
-        with exporter(group / "cpu.stat") as url:
+        with exporter(group / "cpu.stat", process.pid) as url:
             yield address, ({"name": "cadvisor", "scrape": url},)
     finally:
         (group.parent / "cgroup.procs").write_text(str(process.pid))
@@ -261,14 +261,19 @@ def limited(address, process):
 
 
 @contextlib.contextmanager
-def exporter(stat):
-    """The counters of a control group's quota, by cAdvisor's names."""
+def exporter(stat, process):
+    """The counters of a control group's quota, and the CPU time of its process, by cAdvisor's names."""
+
+    def cpu_seconds():
+        fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             counters = dict(line.split() for line in stat.read_text().splitlines())
-            names = {"nr_periods": "container_cpu_cfs_periods_total", "nr_throttled": "container_cpu_cfs_throttled_periods_total"}
-            text = "".join(f'# TYPE {name} counter\n{name}{{pod="server"}} {counters[counter]}\n' for counter, name in names.items()).encode()
+            stated = {"cfs_periods_total": counters["nr_periods"], "cfs_throttled_periods_total": counters["nr_throttled"], "usage_seconds_total": cpu_seconds()}
+            series = (f'# TYPE container_cpu_{name} counter\ncontainer_cpu_{name}{{pod="server"}} {value}\n' for name, value in stated.items())
+            text = "".join(series).encode()
             self.send_response(200)
             self.send_header("content-type", "text/plain; version=0.0.4")
             self.send_header("content-length", str(len(text)))
@@ -383,31 +388,32 @@ def main():
     seeds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
     faults = sys.argv[3:] or [*SERVERS, *ENDPOINTS, *MACHINES]
     print(f"{seeds} recordings a fault; {TRIALS} trials of {SECONDS} s a side, 4 requests in flight\n")
-    print("| planted | rule | found | first | other rules that held | conclusions |\n| --- | --- | ---: | ---: | --- | --- |")
+    print("| planted | rule | found | first | not beyond doubt | other rules that held | conclusions |\n| --- | --- | ---: | ---: | ---: | --- | --- |")
     for fault in faults:
-        found = first = 0
+        found = first = unsure = 0
         others, conclusions = collections.Counter(), collections.Counter()
         for seed in range(1, seeds + 1):
             try:
                 with tempfile.TemporaryDirectory() as folder:
                     rule, explanation = record(programs, pathlib.Path(folder), fault, seed)
             except Skipped as error:
-                print(f"| {fault} | skipped: {error} | | | | |", flush=True)
+                print(f"| {fault} | skipped: {error} | | | | | |", flush=True)
                 break
             held = [finding["rule"] for finding in explanation["findings"]]
             found += rule in held
             first += held[:1] == [rule]
+            unsure += rule in [finding["rule"] for finding in explanation["unsure"]]
             others.update(set(held) - {rule})
             conclusions[explanation["conclusion"]] += 1
         else:
-            show(fault, rule, seeds, found, first, others, conclusions)
+            show(fault, rule, seeds, [found, first, unsure], others, conclusions)
 
 
-def show(fault, rule, seeds, found, first, others, conclusions):
-    count = lambda number: "-" if rule is None else f"{number} of {seeds}"
+def show(fault, rule, seeds, counts, others, conclusions):
+    counted = " | ".join("-" if rule is None else f"{number} of {seeds}" for number in counts)
     listed = ", ".join(f"{name} {number}" for name, number in others.most_common()) or "none"
     ended = ", ".join(f"{name} {number}" for name, number in conclusions.most_common())
-    print(f"| {fault} | {rule or '-'} | {count(found)} | {count(first)} | {listed} | {ended} |", flush=True)
+    print(f"| {fault} | {rule or '-'} | {counted} | {listed} | {ended} |", flush=True)
 
 
 main()

@@ -7,7 +7,7 @@ use assay_stats::{Alternative, NoTest, Samples, holm, mann_whitney, robust, welc
 use crate::evidence::{Better, ClusterEvent, Outcome, Pair, Reading, Window};
 use crate::finding::{Change, Conclusion, Explanation, Finding, Healthy, NotChecked, Seen, Unsure, Worse};
 use crate::quantity::{Absent, facts, is_of_prometheus, value, values_among};
-use crate::rule::{ANY, Direction, NONE, Rule, Signal, SourceClass};
+use crate::rule::{ANY, Direction, NONE, Rule, Signal, SourceClass, WhenAbsent};
 
 /// The probability with which one or more rules hold although nothing changed, over all rules and points together, at most.
 pub const ALPHA: f64 = 0.01;
@@ -311,26 +311,30 @@ fn test(signal: &Signal, pair: &Pair) -> Tested {
     if let Some(labels) = &signal.among {
         return test_among(signal, labels, pair);
     }
-    let [baseline, candidate] = [&pair.baseline, &pair.candidate].map(|side| match side.as_slice() {
-        [] if signal.of == SourceClass::ClusterEvent => Err(Absent::NoReading),
-        side => values(side, |window| value(signal, window)),
-    });
-    let without = |side: &[Window]| {
-        let absent = signal.when_absent.as_ref()?;
-        let is_beside = |reading: &Reading| reading.series.name == absent.beside && signal.of.matches(reading);
-        let was_read = side.iter().all(|window| window.readings.iter().any(is_beside));
-        was_read.then(|| vec![absent.value; side.len()])
+    let both = |of: &dyn Fn(&Window) -> Result<f64, Absent>| {
+        [&pair.baseline, &pair.candidate].map(|side| match side.as_slice() {
+            [] if signal.of == SourceClass::ClusterEvent => Err(Absent::NoReading),
+            side => values(side, of),
+        })
     };
-    match (baseline, candidate) {
-        (Ok(baseline), Ok(candidate)) => compare(signal, &baseline, &candidate).if_it_explains_enough(signal, pair),
-        (Err(Absent::NoMetric | Absent::NothingCounted), Ok(candidate)) if let Some(baseline) = without(&pair.baseline) => {
-            compare(signal, &baseline, &candidate)
-        }
-        (Ok(baseline), Err(Absent::NoMetric | Absent::NothingCounted)) if let Some(candidate) = without(&pair.candidate) => {
-            compare(signal, &baseline, &candidate)
-        }
-        (Err(why), _) | (_, Err(why)) => Tested::Absent(why),
+    let measured = both(&|window| value(signal, window));
+    // Where neither side has the metric, its absence is no value, but a source that is missing.
+    let sides = if measured.iter().all(Result::is_err) { measured } else { both(&|window| value_or_absence(signal, window)) };
+    match sides {
+        [Ok(baseline), Ok(candidate)] => compare(signal, &baseline, &candidate).if_it_explains_enough(signal, pair),
+        [Err(why), _] | [_, Err(why)] => Tested::Absent(why),
     }
+}
+
+/// Returns the value of a signal in an attempt, or the value that its absence means.
+fn value_or_absence(signal: &Signal, window: &Window) -> Result<f64, Absent> {
+    value(signal, window).or_else(|why| {
+        let is_beside = |absent: &&WhenAbsent| {
+            window.readings.iter().any(|reading| reading.series.name == absent.beside && signal.of.matches(reading))
+        };
+        let meant = signal.when_absent.as_ref().filter(is_beside).map(|absent| absent.value);
+        meant.filter(|_| matches!(why, Absent::NoMetric | Absent::NothingCounted)).ok_or(why)
+    })
 }
 
 /// Returns the values of a side's attempts that have one; the reason if none has. If a value of one attempt cannot be, those of the others are not

@@ -259,7 +259,7 @@ pub struct Signal {
     /// The level that the candidate has to be below as well.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub below: Option<f64>,
-    /// The value of a side that has none while the other side has one, such as the throttled share of a container without a quota.
+    /// The value of an attempt that has none while others have one, such as the throttled share of a container without a quota, or of one that is idle.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub when_absent: Option<WhenAbsent>,
     /// If one object among several is looked for: the labels that tell them apart. The change is then that object's distance from the others, in

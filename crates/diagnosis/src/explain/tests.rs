@@ -391,10 +391,16 @@ fn what_only_one_side_has_is_compared_with_its_absence_where_a_rule_says_so() {
     for window in &mut limited.baseline {
         window.readings.push(reading("exporter/cadvisor", "container_cpu_usage_seconds_total", 1.0));
     }
-    let mut unknown = limited.clone();
+    let (mut unknown, mut idle) = (limited.clone(), limited.clone());
     let found = explain(rules(), &[limited]);
     let quota = found.findings.iter().find(|found| found.rule == "container-quota").unwrap_or_else(|| panic!("{found:?}"));
     assert!((quota.seen[0].change.baseline, quota.seen[0].change.candidate) == (0.0, 60.0), "{quota:?}");
+    // A container that is idle while the other side is measured has a period now and then, and none is throttled.
+    for (window, periods) in idle.baseline.iter_mut().zip([0.0, 1.0, 0.0, 0.0, 1.0]) {
+        window.readings.push(reading("exporter/cadvisor", "container_cpu_cfs_throttled_periods_total", 0.0));
+        window.readings.push(reading("exporter/cadvisor", "container_cpu_cfs_periods_total", periods));
+    }
+    assert!(names(&explain(rules(), &[idle])).contains(&"container-quota"));
     // Where the other side had no such exporter, its absence says nothing.
     for reading in unknown.baseline.iter_mut().flat_map(|window| &mut window.readings) {
         if reading.source == "exporter/cadvisor" {
