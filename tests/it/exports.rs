@@ -187,6 +187,13 @@ fn options_of_rows_and_folders_that_exist_are_refused() {
 }
 
 #[test]
+fn a_folder_that_cannot_be_made_is_refused_with_what_helps() {
+    let (fixture, _) = bench_fixture();
+    let refused = export(fixture, RUN, "vllm", &fixture.root().join("absent/for-vllm")).refuses(2, "unwritable");
+    assert!(refused.stderr.contains("hint: make the folder that it is to lie in first"), "{}", refused.stderr);
+}
+
+#[test]
 fn a_limit_of_the_size_of_files_is_an_error_with_its_cause() {
     let (fixture, _) = bench_fixture();
     let to = fixture.root().join("limited");

@@ -19,16 +19,6 @@ pub enum ExportError {
         /// The loads that it holds.
         holds: &'static str,
     },
-    /// Two metrics have one name by the rules of the format.
-    #[error("the metrics `{first}` and `{second}` have the same name in the format `{format}`")]
-    SameName {
-        /// The format.
-        format: &'static str,
-        /// A metric.
-        first: String,
-        /// Another one.
-        second: String,
-    },
     /// The records of a trial cannot be loaded.
     #[error("the records of a trial cannot be read")]
     Requests(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -44,6 +44,18 @@ impl<'a> Measured<'a> {
         self.not_ok.iter().filter(|sent| sent.record.outcome != Outcome::Cancelled)
     }
 
+    /// Returns the number of requests that the client cancelled as planned.
+    pub(crate) fn cancelled(&self) -> usize {
+        self.not_ok.iter().filter(|sent| sent.record.outcome == Outcome::Cancelled).count()
+    }
+
+    /// Returns the remark on a trial, called `name` in the files, of whose responses none has a second token.
+    pub(crate) fn without_later_token(&self, name: &str) -> Option<String> {
+        let has_none =
+            !self.ok.is_empty() && self.ok.iter().all(|sent| sent.record.output_tokens.is_some_and(|tokens| tokens < 2));
+        has_none.then(|| format!("`{name}` has no time of later tokens or between them: no response has a second token"))
+    }
+
     /// Returns the requests that were sent, in the order in which they were due.
     pub(crate) fn in_order(&self) -> Vec<Sent<'a>> {
         let mut sent: Vec<_> = self.ok.iter().chain(&self.not_ok).copied().collect();
@@ -92,6 +104,11 @@ impl<'a> Sent<'a> {
     fn new(of: ServingTrial<'_>, record: &'a Record) -> Option<Self> {
         let connects = record.connect_start_ns.filter(|_| of.serving.opens_connections);
         Some(Self { record, start_ns: connects.or(record.sent_ns)?, is_streamed: of.serving.is_streamed })
+    }
+
+    /// Returns the status code that says why a request failed; `None` without one, and for a response that failed behind a status of success.
+    pub(crate) fn status_of_failure(self) -> Option<u16> {
+        self.record.http_status.filter(|status| !(200..300).contains(status))
     }
 
     fn since_start(self, at_ns: Option<i64>) -> Option<f64> {

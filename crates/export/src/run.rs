@@ -252,6 +252,30 @@ pub(crate) struct ServingTrial<'a> {
     pub(crate) trial: &'a ExportedTrial,
 }
 
+impl ServingTrial<'_> {
+    /// Returns the remark on a trial, called `name` in the files, whose responses were not streamed.
+    pub(crate) fn not_streamed(self, name: &str) -> Option<String> {
+        let remark =
+            || format!("`{name}` has no time of a first token, of later tokens or between them: the responses were not streamed");
+        (!self.serving.is_streamed).then(remark)
+    }
+
+    /// Returns the remark on a trial whose load is none of those that the format has a field for.
+    pub(crate) fn without_field_of_load(self, name: &str) -> Option<String> {
+        let remark = || {
+            format!("`{name}` does not state its load: the tool has no field for sessions, users, a trace or a rate that changes")
+        };
+        (self.serving.arrival == ExportedArrival::Other).then(remark)
+    }
+}
+
+impl ExportedServing {
+    /// Returns true if the responses of the API have output tokens.
+    pub(crate) fn has_output_tokens(&self) -> bool {
+        !["embeddings", "rerank"].contains(&self.api.as_str())
+    }
+}
+
 impl ExportedRun {
     /// Returns the trials of serving, in the order of the loads.
     pub(crate) fn serving_trials(&self, format: &'static str) -> Result<Vec<ServingTrial<'_>>, ExportError> {

@@ -381,7 +381,12 @@ fn failed_requests_are_counted_and_have_no_latency() {
     assert_eq!(second["errors"], serde_json::json!(["", "http_error", "cancelled", "connect_error", ""]));
     assert_eq!(second["ttfts"], serde_json::json!([0.01, 0.0, 0.0, 0.0, 0.03]));
     let summary = json(&export("aiperf", &run), "concurrency-2-trial-2/profile_export_aiperf.json");
-    assert_eq!(summary["error_request_count"]["avg"], 2.0);
+    let counts = ["request_count", "error_request_count", "completed_request_count"].map(|tag| summary[tag]["avg"].clone());
+    assert_eq!(counts, [2.0, 3.0, 5.0], "the tool counts a cancelled request as an error");
+    let lines = file(&export("aiperf", &run), "concurrency-2-trial-2/profile_export.jsonl").to_owned();
+    let codes: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["error"]["code"].clone()).collect();
+    assert_eq!(codes, [Value::Null, 503.into(), 499.into(), Value::Null, Value::Null]);
     let guidellm = json(&export("guidellm", &run), "chat.engine.default-trial-2/benchmarks.json");
     let totals = &guidellm["benchmarks"][0]["metrics"]["request_totals"];
     assert_eq!(*totals, serde_json::json!({"successful": 2, "errored": 2, "incomplete": 1, "total": 5}));
@@ -435,8 +440,14 @@ fn the_error_codes_of_genai_bench_are_those_of_the_failed_requests() {
     let mut run = serving_run();
     let cancelled = run.loads[0].trials[1].requests.iter_mut().find(|request| request.outcome == Outcome::Cancelled);
     cancelled.expect("a cancelled request").http_status = Some(200);
+    // A response may fail behind a status of success.
+    let late = run.loads[0].trials[1].requests.iter_mut().find(|request| request.outcome == Outcome::ConnectError);
+    late.expect("a failed request").http_status = Some(200);
     let document =
         json(&export("genai-bench", &run), "chat.engine.default-trial-2/D50_5_text-to-text_num_concurrency_2_time_1s.json");
+    let rows = document["individual_request_metrics"].as_array().expect("rows");
+    let errors: Vec<_> = rows.iter().filter_map(|row| row.get("error_code")).collect();
+    assert_eq!((rows.len(), errors), (4, vec![&Value::from(503), &Value::from(-1)]), "a cancelled request is no row");
     let aggregate = &document["aggregated_metrics"];
     assert_eq!(aggregate["error_codes_frequency"], serde_json::json!({"-1": 1, "503": 1}));
     assert_eq!(aggregate["num_error_requests"], 2);
@@ -470,6 +481,42 @@ fn what_the_records_do_not_hold_is_left_out_and_said() {
     run.loads[0].serving.as_mut().expect("serving").is_streamed = false;
     let document = json(&export("vllm", &run), "concurrency-2-trial-1.json");
     assert!(document.get("ttfts").is_none() && document.get("mean_ttft_ms").is_none() && document.get("mean_e2el_ms").is_some());
+    for known in ["vllm", "aiperf", "genai-bench", "guidellm"] {
+        let remarks = export(known, &run).remarks;
+        let said = remarks.iter().filter(|remark| remark.ends_with("the responses were not streamed")).count();
+        assert_eq!(said, 2, "{known}: {remarks:?}");
+        assert!(!remarks.iter().any(|remark| remark.contains("the records do not hold")), "{known}: {remarks:?}");
+    }
+}
+
+#[test]
+fn responses_of_one_token_are_said_to_have_no_later_one() {
+    let mut run = serving_run();
+    run.loads.truncate(1);
+    run.loads[0].trials.truncate(1);
+    run.loads[0].trials_planned = 1;
+    for request in &mut run.loads[0].trials[0].requests {
+        (request.output_tokens, request.token_events) = (Some(1), 1);
+        request.chunks.truncate(1);
+    }
+    for known in ["vllm", "aiperf", "genai-bench", "guidellm"] {
+        let expected = "`concurrency-2-trial-1` has no time of later tokens or between them: no response has a second token";
+        assert_eq!(export(known, &run).remarks, [expected], "{known}");
+    }
+}
+
+/// Responses of these APIs have no tokens, and the tool writes 0.
+#[test]
+fn an_api_without_output_tokens_has_none_in_all() {
+    let totals = |api: &str| {
+        let mut run = serving_run();
+        run.loads[0].serving.as_mut().expect("serving").api = api.to_owned();
+        run.loads[0].trials[0].requests.iter_mut().for_each(|request| request.output_tokens = None);
+        let document = json(&export("vllm", &run), "concurrency-2-trial-1.json");
+        ["total_output_tokens", "output_throughput"].map(|name| document.get(name).and_then(Value::as_f64))
+    };
+    assert_eq!(totals("rerank"), [Some(0.0), Some(0.0)]);
+    assert_eq!(totals("chat"), [None, None], "unknown token counts are not 0");
 }
 
 /// Each remark is made about the run that it is true of, and about no other.
@@ -480,24 +527,28 @@ fn remarks_are_of_the_loads_that_a_format_lacks() {
         run.loads.truncate(1);
         run
     };
-    for known in serving_formats().filter(|format| format.name != "loadgen") {
+    for known in serving_formats().filter(|format| !["loadgen", "genai-bench"].contains(&format.name)) {
         assert_eq!(export(known.name, &closed()).remarks, Vec::<String>::new(), "{}", known.name);
     }
+    let cancelled = "requests of `concurrency-2-trial-2` that the client cancelled as planned, which are not in the files because the tool cancels none: 1";
+    assert_eq!(export("genai-bench", &closed()).remarks, [cancelled]);
     assert_eq!(
         export("genai-bench", &serving_run()).remarks,
-        ["`chat.engine.default.rate-4.t0` is not in the files: the tool has no load but a concurrency"]
+        ["`rate-4-trial-1` is not in the files: the tool has no load but a concurrency without sessions", cancelled]
     );
     let mut other = serving_run();
     other.loads[1].serving.as_mut().expect("serving").arrival = ExportedArrival::Other;
-    assert_eq!(
-        export("guidellm", &other).remarks,
-        ["`chat.engine.default.rate-4.t0` is not in the files: the tool has no such load"]
-    );
+    assert_eq!(export("guidellm", &other).remarks, ["`rate-4-trial-1` is not in the files: the tool has no such load"]);
+    for known in ["vllm", "benchmark-report"] {
+        let no_field =
+            "`rate-4-trial-1` does not state its load: the tool has no field for sessions, users, a trace or a rate that changes";
+        assert_eq!(export(known, &other).remarks, [no_field], "{known}");
+    }
     let mut failed = serving_run();
     failed.loads[1].trials[0].requests.clear();
     assert_eq!(
         export("guidellm", &failed).remarks,
-        ["`chat.engine.default.rate-4.t0` is not in the files: no request succeeded, and the tool demands times"]
+        ["`rate-4-trial-1` is not in the files: no request succeeded, and the tool demands times"]
     );
     let mut sampled = closed();
     sampled.loads[0].trials[0].requests[0].chunks.pop();
@@ -544,16 +595,23 @@ fn a_run_that_a_format_does_not_hold_is_refused_by_name() {
     open.loads.remove(0);
     assert_eq!(
         refused("genai-bench", &open),
-        "the format `genai-bench` holds closed loops of serving: loads with a concurrency, and the run has no such load"
+        "the format `genai-bench` holds closed loops of serving without sessions: loads with a concurrency, and the run has no such load"
     );
     open.loads[0].serving.as_mut().expect("serving").arrival = ExportedArrival::Other;
     assert!(matches!(written(format("guidellm"), &open), Err(ExportError::NoLoad { .. })));
     let mut alike = indicator_run();
     let twin = crate::ExportedValue { metric: "@result.latency:us".to_owned(), ..alike.loads[0].trials[0].values[0].clone() };
     alike.loads[0].trials[0].values.push(twin);
-    assert_eq!(
-        refused("mlflow", &alike),
-        "the metrics `@result.latency/us` and `@result.latency:us` have the same name in the format `mlflow`"
+    let exported = export("mlflow", &alike);
+    let metrics: Vec<&str> = paths(&exported).into_iter().filter_map(|path| Some(path.split_once("/metrics/")?.1)).collect();
+    let digits = "_result.latency_us-";
+    assert!(metrics.contains(&"_result.latency_us") && metrics.iter().any(|name| name.starts_with(digits)), "{metrics:?}");
+    assert_eq!(exported.remarks.len(), 2, "{:?}", exported.remarks);
+    assert_eq!(exported.remarks[0], "the metric `@result.latency/us` has the name `_result.latency_us`");
+    assert!(
+        exported.remarks[1].starts_with("the metric `@result.latency:us` has the name `_result.latency_us-"),
+        "{:?}",
+        exported.remarks
     );
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use assay_export::{EXPORT_FORMATS, ExportError, ExportFormat, ExportSink, ExportedTrial};
 use assay_manifest::{Artifact, Attempt, CuratedFile, ExecutionPart, Summary, ordinal};
 use assay_planning::query_failure;
+use assay_process::Cancel;
 use assay_query::{Limits, Query, open_files, run_query};
 use assay_report::counted;
 use assay_runs::VerifiedRun;
@@ -126,7 +127,13 @@ impl Export {
             output::raw(&exported.rows(file, format)?)?;
         } else {
             let folder = self.folder(&opened);
-            let written = create_folder(&folder, |partial| self.write_rows(&opened, format, &files, &exported, partial))?;
+            let written = create_folder(&folder, |partial, cancel| {
+                let mut written = write_rows(&files, &exported, format, partial, cancel)?;
+                if self.records {
+                    written.extend(copy_records(&opened, partial, cancel)?);
+                }
+                Ok(written)
+            })?;
             for WrittenFile { name, size } in written {
                 output::line(format!("{}  {size}", folder.join(name).display()));
             }
@@ -140,8 +147,8 @@ impl Export {
         let (run, records) = exported_run(&opened, format)?;
         let folder = self.folder(&opened);
         let mut remarks = Vec::new();
-        let written = create_folder(&folder, |partial| {
-            let mut sink = FolderSink { folder: partial, written: Vec::new() };
+        let written = create_folder(&folder, |partial, cancel| {
+            let mut sink = FolderSink { folder: partial, cancel, written: Vec::new() };
             let load = |trial: &ExportedTrial| {
                 records.load(trial).map_err(|failure| Box::new(failure) as Box<dyn std::error::Error + Send + Sync>)
             };
@@ -190,29 +197,34 @@ impl Export {
         }
         Ok(files)
     }
+}
 
-    fn write_rows(
-        &self,
-        opened: &VerifiedRun,
-        format: RowFormat,
-        files: &[&CuratedFile],
-        exported: &CuratedExport<'_>,
-        folder: &Path,
-    ) -> Result<Vec<WrittenFile>, Failure> {
-        let mut written = Vec::new();
-        for file in files {
-            let name = format!("{}.{}", file.table, format.extension());
-            write_new(&folder.join(&name), &exported.rows(file, format)?)?;
-            written.push(WrittenFile { name: name.into(), size: counted(file.rows.0, "row") });
-        }
-        if self.records {
-            written.extend(copy_records(opened, folder)?);
-        }
-        Ok(written)
+fn write_rows(
+    files: &[&CuratedFile],
+    exported: &CuratedExport<'_>,
+    format: RowFormat,
+    folder: &Path,
+    cancel: &Cancel,
+) -> Result<Vec<WrittenFile>, Failure> {
+    let mut written = Vec::new();
+    for file in files {
+        go_on(cancel)?;
+        let name = format!("{}.{}", file.table, format.extension());
+        write_new(&folder.join(&name), &exported.rows(file, format)?)?;
+        written.push(WrittenFile { name: name.into(), size: counted(file.rows.0, "row") });
     }
+    Ok(written)
+}
+
+/// Fails if a signal asked this process to end.
+fn go_on(cancel: &Cancel) -> Result<(), Failure> {
+    cancel
+        .reason()
+        .map_or(Ok(()), |reason| Err(Failure::cancelled(format!("the export was stopped ({reason}), and left no file"))))
 }
 
 /// A file of an export.
+#[derive(Debug)]
 struct WrittenFile {
     /// Its path within the folder.
     name: PathBuf,
@@ -223,11 +235,15 @@ struct WrittenFile {
 /// The folder that gets the files of a format.
 struct FolderSink<'a> {
     folder: &'a Path,
+    cancel: &'a Cancel,
     written: Vec<WrittenFile>,
 }
 
 impl ExportSink for FolderSink<'_> {
     fn write(&mut self, path: &Path, content: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        if self.cancel.is_cancelled() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         let whole = self.folder.join(path);
         std::fs::create_dir_all(whole.parent().unwrap_or(self.folder))?;
         let mut file = BufWriter::new(File::create_new(whole)?);
@@ -246,26 +262,40 @@ fn export_failure(error: ExportError, run: &str, folder: &Path) -> Failure {
             Ok(failure) => *failure,
             Err(error) => Failure::new(ErrorCode::Records, "the records of a trial cannot be read").because(&*error),
         },
-        other => Failure::new(ErrorCode::ExportFormat, format!("the run `{run}` cannot be exported")).because(&other),
+        other => {
+            let failure = Failure::new(ErrorCode::ExportFormat, format!("the run `{run}` cannot be exported")).because(&other);
+            if matches!(other, ExportError::NoTrial) {
+                failure.hint(format!("`assay show {run}` has the reasons"))
+            } else {
+                failure
+            }
+        }
     }
 }
 
-/// Creates a folder with what `write` writes into it. An export that fails or is killed leaves no folder that looks whole.
+/// Creates a folder with what `write` writes into it. An export that fails or is stopped leaves nothing, and one that is killed no folder that looks
+/// whole.
 fn create_folder(
     folder: &Path,
-    write: impl FnOnce(&Path) -> Result<Vec<WrittenFile>, Failure>,
+    write: impl FnOnce(&Path, &Cancel) -> Result<Vec<WrittenFile>, Failure>,
 ) -> Result<Vec<WrittenFile>, Failure> {
     let unwritable = |error: std::io::Error| {
-        Failure::new(ErrorCode::Unwritable, format!("cannot make the folder `{}`", folder.display()))
-            .because(&error)
-            .hint("name a folder that is not there yet with `--to`")
+        let hint = match error.kind() {
+            io::ErrorKind::NotFound => "make the folder that it is to lie in first, or name another one with `--to`",
+            io::ErrorKind::AlreadyExists => "name a folder that is not there yet with `--to`",
+            _ => "name a folder where you may write with `--to`",
+        };
+        Failure::new(ErrorCode::Unwritable, format!("cannot make the folder `{}`", folder.display())).because(&error).hint(hint)
     };
     let partial = partial_of(folder);
     if std::fs::symlink_metadata(folder).is_ok() {
         return Err(unwritable(std::io::Error::from(std::io::ErrorKind::AlreadyExists)));
     }
+    // A signal ends the writing between two files, so that what was written can be removed.
+    let cancel = assay_process::cancel_on_signals(&assay_process::END_SIGNALS)
+        .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
     std::fs::create_dir(&partial).map_err(unwritable)?;
-    let written = write(&partial);
+    let written = write(&partial, &cancel).map_err(|failure| go_on(&cancel).err().unwrap_or(failure));
     let renamed = written.and_then(|written| std::fs::rename(&partial, folder).map_err(unwritable).map(|()| written));
     if renamed.is_err() {
         let _ = std::fs::remove_dir_all(&partial);
@@ -337,12 +367,13 @@ impl<'a> CuratedExport<'a> {
 }
 
 /// Copies the records of every attempt of every shard: `records/<trial>-<attempt>-<shard>.parquet`.
-fn copy_records(opened: &VerifiedRun, folder: &Path) -> Result<Vec<WrittenFile>, Failure> {
+fn copy_records(opened: &VerifiedRun, folder: &Path, cancel: &Cancel) -> Result<Vec<WrittenFile>, Failure> {
     let (records, mut written) = (folder.join("records"), Vec::new());
     std::fs::create_dir(&records)
         .map_err(|error| Failure::new(ErrorCode::Unwritable, format!("cannot make `{}`", records.display())).because(&error))?;
     for (_, part) in opened.chain.all::<ExecutionPart>() {
         for attempt in &part.body.attempts {
+            go_on(cancel)?;
             let Some((_, bytes)) = raw_records(opened, attempt)? else { continue };
             // Attempts have numbers within their block.
             let block = format!("{}-{}", part.body.block.index, part.body.block.incarnation);
@@ -406,5 +437,21 @@ mod tests {
         assert!(!describe(vllm, &[]).join("\n").contains("note: "));
         let lineage = EXPORT_FORMATS.into_iter().find(|format| format.name == "openlineage").expect("a format");
         assert!(!describe(lineage, &[]).join("\n").contains("written with a difference"), "it has no such field");
+    }
+
+    #[test]
+    fn an_export_that_is_stopped_leaves_nothing() {
+        let place = tempfile::tempdir().expect("a folder");
+        let stopped = create_folder(&place.path().join("out"), |partial, cancel| {
+            std::fs::write(partial.join("a"), "1").expect("written");
+            cancel.cancel("SIGTERM");
+            go_on(cancel).map(|()| Vec::new())
+        });
+        let failure = stopped.expect_err("stopped");
+        assert_eq!(
+            (failure.code, failure.message.as_str()),
+            (ErrorCode::Cancelled, "the export was stopped (SIGTERM), and left no file")
+        );
+        assert_eq!(std::fs::read_dir(place.path()).expect("a folder").count(), 0);
     }
 }

@@ -22,6 +22,9 @@ pub(crate) static FORMAT: ExportFormat = ExportFormat {
     write,
 };
 
+/// The code that the tool gives to a request that its client cancelled.
+const CANCELLED: u16 = 499;
+
 const TOKENS: &str =
     "the endpoint's counts, if it reports them, as with the tool's `--use-server-token-count`; else the tokenizer's";
 
@@ -63,9 +66,9 @@ const FIELDS: &[ExportField] = &[
     same("usage_total_tokens", "input and output tokens by the endpoint"),
     same("usage_prompt_cache_read_tokens", "cached tokens by the endpoint"),
     same("request_count", "requests that succeeded"),
-    same("error_request_count", "requests that were sent and failed"),
+    same("error_request_count", "requests that were sent and did not succeed, with those that the client cancelled"),
     same("completed_request_count", "both"),
-    same("request_error_rate", "100 x failed / both"),
+    same("request_error_rate", "100 x `error_request_count` / both"),
     same("benchmark_duration", "the last token event of all - the first send time, of successful requests"),
     differs("request_throughput", "requests that succeeded / benchmark_duration", PHASE),
     differs("output_token_throughput", "output tokens / benchmark_duration", PHASE_AND_TOKENS),
@@ -85,7 +88,11 @@ const FIELDS: &[ExportField] = &[
     same("metadata.benchmark_phase", "`profiling`: requests of the warm-up are left out"),
     same("metadata.was_cancelled", "true if the client ended the request"),
     same("metrics.{}", "as in the summary, of one request"),
-    same("error.code", "the status code of the response"),
+    differs(
+        "error.code",
+        "the status code of the response; 499 if the client ended the request; null without one, and behind a status of success",
+        "the tool makes up codes for some of its exceptions",
+    ),
     differs("error.type", "the outcome", "the tool names an exception"),
     differs("error.message", "the outcome", "the tool quotes the endpoint"),
     left_out("input_config", "the configuration of the tool, which did not send these requests"),
@@ -108,7 +115,8 @@ fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
         let records = out.requests(of.trial)?;
         let measured = Measured::new(of, &records);
         let name = trial_name(run, of.load, of.trial);
-        if !measured.has_all_chunks {
+        out.remarks.extend(of.not_streamed(&name).or_else(|| measured.without_later_token(&name)));
+        if of.serving.is_streamed && !measured.has_all_chunks {
             out.remarks.push(format!(
                 "`{name}` has no `inter_chunk_latency` and no `time_to_second_token`: the records do not hold all token events"
             ));
@@ -212,7 +220,8 @@ fn totals(measured: &Measured<'_>) -> Vec<(String, Value)> {
     let output = measured.total(|sent| sent.record.output_tokens).map(|tokens| tokens as f64);
     let rate = |count: Option<f64>| Some(count? / seconds?);
     let valid = measured.ok.len() as f64;
-    let failed = measured.sent_and_failed().count() as f64;
+    // The tool cancels requests as well, and counts them as errors.
+    let failed = measured.not_ok.len() as f64;
     let ended = valid + failed;
     let both = input.zip(output).map(|(input, output)| input + output);
     let totals = [
@@ -280,7 +289,8 @@ fn request(of: ServingTrial<'_>, measured: &Measured<'_>, sent: Sent<'_>) -> Val
     if record.outcome.is_ok() {
         return json!({"metadata": metadata, "metrics": request_metrics(measured, sent)});
     }
-    let error = json!({"code": record.http_status, "type": record.outcome.as_str(), "message": record.outcome.as_str()});
+    let code = if record.outcome.is_of_client() { Some(CANCELLED) } else { sent.status_of_failure() };
+    let error = json!({"code": code, "type": record.outcome.as_str(), "message": record.outcome.as_str()});
     json!({"metadata": metadata, "metrics": {}, "error": error})
 }
 

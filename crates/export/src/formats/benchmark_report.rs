@@ -94,7 +94,9 @@ const STATISTICS: [&str; 6] = ["mean", "p10", "p50", "p90", "p95", "p99"];
 fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
     out.remarks.extend(run.remarks());
     for of in run.serving_trials(FORMAT.name)? {
-        out.json(&format!("{}.json", trial_name(run, of.load, of.trial)), &report(run, of))?;
+        let name = trial_name(run, of.load, of.trial);
+        out.remarks.extend(of.without_field_of_load(&name));
+        out.json(&format!("{name}.json"), &report(run, of))?;
     }
     Ok(())
 }

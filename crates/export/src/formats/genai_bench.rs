@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use assay_record::Outcome;
 use serde_json::{Map, Value, json};
 
 use crate::error::ExportError;
 use crate::format::{ExportField, ExportFormat, Needs, differs, left_out, same};
 use crate::measured::{Measured, S, Sent};
-use crate::names::{number, origin_members, run_members, writer};
+use crate::names::{number, origin_members, run_members, trial_name, writer};
 use crate::output::{Output, Part};
 use crate::run::{ExportedArrival, ExportedRun, ServingTrial};
 use crate::statistics::Samples;
@@ -18,7 +19,7 @@ pub(crate) static FORMAT: ExportFormat = ExportFormat {
     tool: "genai-bench",
     version: "0.0.5, by its models",
     files: "`CASE-trial-N/experiment_metadata.json` and a file for each concurrency beside it, which `genai-bench excel` and `plot` read",
-    loads: "closed loops of serving: loads with a concurrency",
+    loads: "closed loops of serving without sessions: loads with a concurrency",
     needs: Needs::Records,
     fields: FIELDS,
     write,
@@ -49,7 +50,7 @@ const FIELDS: &[ExportField] = &[
     differs("aggregated_metrics.requests_per_second", "requests that succeeded / duration", "the duration of the tool is longer"),
     differs(
         "aggregated_metrics.error_codes_frequency.{}",
-        "requests that were sent and failed by their status code; -1 without one",
+        "requests that were sent and failed by their status code; -1 without one, and behind a status of success",
         CODES,
     ),
     differs("aggregated_metrics.error_rate", "failed requests / requests", "version 0.0.5 always writes 0"),
@@ -68,7 +69,7 @@ const FIELDS: &[ExportField] = &[
     same("individual_request_metrics[].total_tokens", "input and output tokens"),
     same("individual_request_metrics[].input_throughput", "input tokens / ttft"),
     same("individual_request_metrics[].output_throughput", "(output tokens - 1) / output_latency"),
-    differs("individual_request_metrics[].error_code", "the status code; -1 without one", CODES),
+    differs("individual_request_metrics[].error_code", "the status code; -1 without one, and behind a status of success", CODES),
     differs("individual_request_metrics[].error_message", "the outcome", "the tool quotes the endpoint"),
     differs("cmd", "`assay export`", "genai-bench did not run"),
     differs("benchmark_version", "`assay-` and the version of Assay", "genai-bench did not run"),
@@ -133,11 +134,11 @@ fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
     out.remarks.extend(run.remarks());
     let mut experiments: BTreeMap<(String, u32), Vec<(u32, ServingTrial<'_>)>> = BTreeMap::new();
     for of in run.serving_trials(FORMAT.name)? {
-        match of.serving.arrival {
-            ExportedArrival::Concurrency(concurrency) => {
-                experiments.entry((of.load.case_id.clone(), number(of.trial))).or_default().push((concurrency, of));
-            }
-            _ => out.remarks.push(format!("`{}` is not in the files: the tool has no load but a concurrency", of.trial.trial_id)),
+        if let ExportedArrival::Concurrency(concurrency) = of.serving.arrival {
+            experiments.entry((of.load.case_id.clone(), number(of.trial))).or_default().push((concurrency, of));
+        } else {
+            let trial = trial_name(run, of.load, of.trial);
+            out.remarks.push(format!("`{trial}` is not in the files: the tool has no load but a concurrency without sessions"));
         }
     }
     if experiments.is_empty() {
@@ -163,7 +164,14 @@ fn experiment(
         let seconds = duration_s(&measured).map_or(0, |seconds| seconds.ceil() as u64);
         let scenario = scenario(*of);
         let name = format!("{}_{}_num_concurrency_{concurrency}_time_{seconds}s.json", plain(&scenario), task(*of));
-        let sent = measured.in_order();
+        let trial = trial_name(run, of.load, of.trial);
+        out.remarks.extend(of.not_streamed(&trial).or_else(|| measured.without_later_token(&trial)));
+        if measured.cancelled() > 0 {
+            let (why, cancelled) = ("the tool cancels none", measured.cancelled());
+            out.remarks.push(format!("requests of `{trial}` that the client cancelled as planned, which are not in the files because {why}: {cancelled}"));
+        }
+        let mut sent = measured.in_order();
+        sent.retain(|sent| sent.record.outcome != Outcome::Cancelled);
         let mut document = Part::members(run_document(run, *of, &measured, *concurrency));
         document.insert("individual_request_metrics".to_owned(), Part::list(&sent, |sent| request(*sent)));
         out.json(&format!("{folder}/{name}"), &Part::Object(document))?;
@@ -276,9 +284,9 @@ fn statistics(measured: &Measured<'_>) -> Map<String, Value> {
     REQUEST_METRICS.iter().filter_map(of).collect()
 }
 
-/// Returns the status code of the response, or -1 without one.
+/// Returns the status code of the response, or -1 if there is none that says why the request failed.
 fn error_code(sent: Sent<'_>) -> i32 {
-    sent.record.http_status.map_or(-1, i32::from)
+    sent.status_of_failure().map_or(-1, i32::from)
 }
 
 fn request(sent: Sent<'_>) -> Value {

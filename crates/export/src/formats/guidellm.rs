@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::error::ExportError;
 use crate::format::{ExportField, ExportFormat, Needs, differs, empty, left_out, same};
 use crate::measured::{MS, Measured, S, Sent};
-use crate::names::{dashed, number, origin_members, uuid, writer};
+use crate::names::{dashed, number, origin_members, trial_name, uuid, writer};
 use crate::output::{Output, Part};
 use crate::run::{ExportedArrival, ExportedRun, ServingTrial};
 use crate::statistics::Weighted;
@@ -150,7 +150,7 @@ fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
                 let folder = format!("{}-trial-{}", of.load.case_id, number(of.trial));
                 reports.entry(folder).or_default().push((of, strategy));
             }
-            None => out.remarks.push(left_out_trial(of, "the tool has no such load")),
+            None => out.remarks.push(left_out_trial(run, of, "the tool has no such load")),
         }
     }
     let mut has_file = false;
@@ -162,11 +162,15 @@ fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
             if records.iter().any(|record| record.outcome.is_ok()) {
                 loaded.push((of, records, strategy));
             } else {
-                out.remarks.push(left_out_trial(of, "no request succeeded, and the tool demands times"));
+                out.remarks.push(left_out_trial(run, of, "no request succeeded, and the tool demands times"));
             }
         }
         let planned: Vec<Planned<'_>> =
             loaded.iter().map(|(of, records, strategy)| (*of, Measured::new(*of, records), strategy)).collect();
+        for (of, measured, _) in &planned {
+            let trial = trial_name(run, of.load, of.trial);
+            out.remarks.extend(of.not_streamed(&trial).or_else(|| measured.without_later_token(&trial)));
+        }
         if !planned.is_empty() {
             out.json(&format!("{folder}/benchmarks.json"), &report(run, &planned))?;
             has_file = true;
@@ -175,8 +179,8 @@ fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
     if has_file { Ok(()) } else { Err(ExportError::NoLoad { format: FORMAT.name, holds: FORMAT.loads }) }
 }
 
-fn left_out_trial(of: ServingTrial<'_>, why: &str) -> String {
-    format!("`{}` is not in the files: {why}", of.trial.trial_id)
+fn left_out_trial(run: &ExportedRun, of: ServingTrial<'_>, why: &str) -> String {
+    format!("`{}` is not in the files: {why}", trial_name(run, of.load, of.trial))
 }
 
 /// A benchmark of a report: the trial, its requests and the tool's name of its load.

@@ -8,7 +8,13 @@ use crate::error::ExportError;
 use crate::format::{ExportField, ExportFormat, Needs, differs, left_out, same};
 use crate::names::{hex_id, origin, trial_name};
 use crate::output::Output;
-use crate::run::{ExportedLoad, ExportedRun, ExportedTrial};
+use crate::run::{ExportedLoad, ExportedRun, ExportedTrial, ExportedValue};
+
+/// The most bytes of the name of a file, without the digits behind it.
+const MAX_NAME: usize = 200;
+
+/// The most metrics of which the names are remarked.
+const MAX_REMARKS: usize = 20;
 
 /// The format.
 pub(crate) static FORMAT: ExportFormat = ExportFormat {
@@ -41,7 +47,11 @@ const FIELDS: &[ExportField] = &[
     same("entry_point_name", "empty"),
     same("tags[]", "none: they are files"),
     same("user_id", "`assay`"),
-    same("metrics.{}", "the values of the trial under their names in Assay, at the end of the attempt and step 0"),
+    differs(
+        "metrics.{}",
+        "the values of the trial under their names in Assay, at the end of the attempt and step 0",
+        "the tool takes no name with other characters than letters, digits, `_`, `-` and `.`: each other one is `_`, and equal and long names end with digits of their own",
+    ),
     same("params.{}", "workload, target, and the values of the point; for serving, the model and the API"),
     same(
         "tags.assay_{}",
@@ -60,10 +70,11 @@ fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
     if trials.is_empty() {
         return Err(ExportError::NoTrial);
     }
+    out.remarks.extend(renamed(&trials));
     let experiment = experiment_id(run);
     out.text(&format!("mlruns/{experiment}/meta.yaml"), experiment_meta(run, &experiment))?;
     for (load, trial) in trials {
-        for (path, text) in trial_files(run, &experiment, load, trial)? {
+        for (path, text) in trial_files(run, &experiment, load, trial) {
             out.text(&path, text)?;
         }
     }
@@ -97,26 +108,20 @@ fn ms(unix_ns: i64) -> i64 {
     unix_ns.div_euclid(1_000_000)
 }
 
-fn trial_files(
-    run: &ExportedRun,
-    experiment: &str,
-    load: &ExportedLoad,
-    trial: &ExportedTrial,
-) -> Result<Vec<(String, String)>, ExportError> {
+fn trial_files(run: &ExportedRun, experiment: &str, load: &ExportedLoad, trial: &ExportedTrial) -> Vec<(String, String)> {
     let id = hex_id(&["mlflow", &run.run_id, &trial.trial_id]);
     let name = format!("{}-{}", run.run_id, trial_name(run, load, trial));
     let folder = format!("mlruns/{experiment}/{id}");
     let file = |place: &str, text: String| (format!("{folder}/{place}"), text);
     let mut files = vec![file("meta.yaml", run_meta(experiment, &id, &name, trial))];
-    for (metric, original) in metric_names(trial)? {
-        let Some(value) = trial.values.iter().find(|value| value.metric == original) else { continue };
+    for (metric, value) in metric_names(trial) {
         files.push(file(&format!("metrics/{metric}"), format!("{} {} 0\n", ms(trial.end_ns), json!(value.value))));
         files.push(file(&format!("tags/unit.{metric}"), value.unit.clone()));
     }
     files.extend(params(load).into_iter().map(|(name, value)| file(&format!("params/{name}"), value)));
     files.extend(origin(run, load, trial).map(|(name, value)| file(&format!("tags/{name}"), value)));
     files.push(file("tags/mlflow.runName", name));
-    Ok(files)
+    files
 }
 
 fn run_meta(experiment: &str, id: &str, name: &str, trial: &ExportedTrial) -> String {
@@ -138,22 +143,44 @@ fn run_meta(experiment: &str, id: &str, name: &str, trial: &ExportedTrial) -> St
     ])
 }
 
-/// Returns the name of each metric in the store, with its name in Assay.
-fn metric_names(trial: &ExportedTrial) -> Result<BTreeMap<String, String>, ExportError> {
-    let mut names: BTreeMap<String, String> = BTreeMap::new();
+/// Returns the values of a trial by the name of their metric in the store. Of several metrics with one name, all but the first have digits of their own.
+fn metric_names(trial: &ExportedTrial) -> BTreeMap<String, &ExportedValue> {
+    let mut names: BTreeMap<String, &ExportedValue> = BTreeMap::new();
     for value in &trial.values {
-        if let Some(first) = names.insert(file_name(&value.metric), value.metric.clone()) {
-            return Err(ExportError::SameName { format: FORMAT.name, first, second: value.metric.clone() });
-        }
+        let plain = file_name(&value.metric);
+        let name = if names.contains_key(&plain) { with_digits(&plain, &value.metric) } else { plain };
+        names.insert(name, value);
     }
-    Ok(names)
+    names
 }
 
-/// Returns a name that is a name of a file and of a metric: letters, digits, `_`, `-` and `.`, and neither `.` first nor empty.
+/// Returns a remark for each metric that has another name in the store.
+fn renamed(trials: &[(&ExportedLoad, &ExportedTrial)]) -> Vec<String> {
+    let names = trials.iter().flat_map(|(_, trial)| metric_names(trial));
+    let renamed: BTreeMap<&str, String> =
+        names.filter(|(name, value)| *name != value.metric).map(|(name, value)| (value.metric.as_str(), name)).collect();
+    let more = renamed.len().saturating_sub(MAX_REMARKS);
+    let remark = |(original, name): (&&str, &String)| format!("the metric `{}` has the name `{name}`", original.escape_debug());
+    let more = (more > 0).then(|| format!("and {more} more metrics have other names"));
+    renamed.iter().take(MAX_REMARKS).map(remark).chain(more).collect()
+}
+
+/// Returns a name that is a name of a file and of a metric: letters, digits, `_`, `-` and `.`, and neither `.` first nor empty nor longer than a file
+/// system takes.
 fn file_name(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ['_', '-', '.'].contains(&c);
     let plain: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
-    if plain.is_empty() || plain.starts_with('.') { format!("_{plain}") } else { plain }
+    match plain.get(..MAX_NAME) {
+        Some(start) if plain.len() > MAX_NAME => with_digits(start, name),
+        _ if plain.is_empty() || plain.starts_with('.') => format!("_{plain}"),
+        _ => plain,
+    }
+}
+
+/// Returns a name with digits that follow from the whole name of its metric.
+fn with_digits(plain: &str, original: &str) -> String {
+    let digits: String = hex_id(&["metric", original]).chars().take(8).collect();
+    format!("{plain}-{digits}")
 }
 
 fn params(load: &ExportedLoad) -> BTreeMap<String, String> {
@@ -178,5 +205,7 @@ mod tests {
         for (name, expected) in cases {
             assert_eq!(file_name(name), expected);
         }
+        let [one, other] = ["a", "b"].map(|end| file_name(&("x".repeat(300) + end)));
+        assert!(one.len() == MAX_NAME + 9 && one != other && one.starts_with("xxx"), "{one}");
     }
 }

@@ -29,9 +29,9 @@ const FIELDS: &[ExportField] = &[
     same("date", "the start of the trial, in UTC"),
     same("model_id", "the model's name in requests"),
     same("num_prompts", "the requests that were due in the measured phase"),
-    same("request_rate", "the rate of an open loop, or `inf` without one, as the tool writes it"),
+    same("request_rate", "the rate of an open loop, or `inf` in a closed one, as the tool writes it"),
     same("burstiness", "1 for Poisson arrivals, and the shape of gamma ones"),
-    same("max_concurrency", "the concurrency of a closed loop, or the most requests in flight of an open one"),
+    same("max_concurrency", "the concurrency of a closed loop without sessions, or the most requests in flight of an open one"),
     same("duration", "the last end - the first send time, failed requests included"),
     same("completed", "the requests that succeeded"),
     differs(
@@ -78,7 +78,9 @@ fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
         let records = out.requests(of.trial)?;
         let measured = Measured::new(of, &records);
         let name = trial_name(run, of.load, of.trial);
-        if !measured.has_all_chunks {
+        out.remarks.extend(of.not_streamed(&name).or_else(|| measured.without_later_token(&name)));
+        out.remarks.extend(of.without_field_of_load(&name));
+        if of.serving.is_streamed && !measured.has_all_chunks {
             out.remarks.push(format!("`{name}` has no times between token events: the records do not hold all of them"));
         }
         let sent = measured.in_order();
@@ -100,7 +102,7 @@ fn document(run: &ExportedRun, of: ServingTrial<'_>, measured: &Measured<'_>) ->
     }
     set("completed", json!(measured.ok.len()));
     set("failed", json!(measured.due - measured.ok.len()));
-    for (name, value) in totals(measured) {
+    for (name, value) in totals(of, measured) {
         set(name, value);
     }
     for (name, samples) in latencies(measured) {
@@ -134,10 +136,11 @@ fn load_fields(of: ServingTrial<'_>) -> Vec<(&'static str, Value)> {
     }
 }
 
-fn totals(measured: &Measured<'_>) -> Vec<(&'static str, Value)> {
+fn totals(of: ServingTrial<'_>, measured: &Measured<'_>) -> Vec<(&'static str, Value)> {
     let duration = measured.span_of_all_s(|sent| sent.start_ns, |sent| sent.record.end_ns);
     let input = measured.total(|sent| Some(sent.record.input_tokens));
-    let output = measured.total(|sent| sent.record.output_tokens);
+    let no_token = (!of.serving.has_output_tokens()).then_some(0);
+    let output = measured.total(|sent| sent.record.output_tokens.or(no_token));
     let both = input.zip(output).map(|(input, output)| input + output);
     let per_second = |count: Option<u64>| Some(count? as f64 / duration?);
     let fields = [
