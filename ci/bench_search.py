@@ -7,7 +7,7 @@ full. The SLO is a TTFT of 37.5 ms for 99 of 100 requests. The truth is the high
 simulator's own virtual time, to 0.4 %. Each seed has a simulator of its own and is one whole `assay bench --find-max rate`: the search, and then one trial of each load
 of its grid, from which the result comes. SECONDS is the duration of each load.
 
-**Known limits.** `limited_endpoint.py` answers so many requests at a time well, and refuses, hangs or delays those beyond them. The most load follows from that limit and the mean
+**Known limits.** `limited_endpoint.py` responds well to a limited number of requests at a time, and refuses, hangs or delays those beyond it. The most load follows from that limit and the mean
 time that the endpoint held a request. Of a closed loop, it is the limit itself: beyond it, a client that is refused tries again at once, and every request finds the limit in
 flight. A request that hangs ends only with the time limit, so a few clients may hang before they are 1 of 100 requests. Of a rate of independent arrivals, the share that is refused
 is that of Erlang's loss formula, and the share that is late is how often a Poisson number reaches the limit. Each is a whole `assay bench --find-max` with five trials.
@@ -82,7 +82,7 @@ def serving(command):
 
 def failure(code, found):
     """The exit code, and the reason where there is no number."""
-    return f"{code}{'' if found.get('max_load') else ' ' + json.dumps(found.get('max_load') or found.get('why'))}"
+    return f"{code}{'' if found.get('max_load') else ' ' + json.dumps(found.get('why'))}"
 
 
 def seeds_in_real_time(programs, folder, seeds, seconds):

@@ -1,4 +1,4 @@
-"""An endpoint whose most load is known: it answers so many requests at a time well, and each beyond them in one bad way.
+"""An endpoint whose most load is known: it responds well to a limited number of requests at a time, and to each beyond it in one bad way.
 
     python3 ci/limited_endpoint.py WAY LIMIT
 

@@ -319,7 +319,8 @@ fn test(signal: &Signal, pair: &Pair) -> Tested {
     };
     let measured = both(&|window| value(signal, window));
     // Where neither side has the metric, its absence is no value, but a source that is missing.
-    let sides = if measured.iter().all(Result::is_err) { measured } else { both(&|window| value_or_absence(signal, window)) };
+    let is_final = signal.when_absent.is_none() || measured.iter().all(Result::is_err);
+    let sides = if is_final { measured } else { both(&|window| value_or_absence(signal, window)) };
     match sides {
         [Ok(baseline), Ok(candidate)] => compare(signal, &baseline, &candidate).if_it_explains_enough(signal, pair),
         [Err(why), _] | [_, Err(why)] => Tested::Absent(why),

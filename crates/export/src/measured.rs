@@ -49,8 +49,13 @@ impl<'a> Measured<'a> {
         self.not_ok.iter().filter(|sent| sent.record.outcome == Outcome::Cancelled).count()
     }
 
-    /// Returns the remark on a trial, called `name` in the files, of whose responses none has a second token.
-    pub(crate) fn without_later_token(&self, name: &str) -> Option<String> {
+    /// Returns the remark on the times of tokens that a trial, called `name` in the files, does not have.
+    pub(crate) fn missing_times(&self, of: ServingTrial<'_>, name: &str) -> Option<String> {
+        of.not_streamed(name).or_else(|| self.without_later_token(name))
+    }
+
+    /// Returns the remark on a trial of whose responses none has a second token.
+    fn without_later_token(&self, name: &str) -> Option<String> {
         let has_none =
             !self.ok.is_empty() && self.ok.iter().all(|sent| sent.record.output_tokens.is_some_and(|tokens| tokens < 2));
         has_none.then(|| format!("`{name}` has no time of later tokens or between them: no response has a second token"))

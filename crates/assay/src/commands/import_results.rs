@@ -54,10 +54,7 @@ impl ImportResults {
         // The files are judged before keys and a store are made.
         let (mut evidence, samples) = describe_results(&files, at).inspect_err(|_| {
             if !links.is_empty() {
-                output::diagnostic(format!(
-                    "left out, because it is a link or no plain file: {}",
-                    first_names(&links, SHOWN_LINKS)
-                ));
+                output::diagnostic(format!("left out, because {NO_PLAIN_FILE}: {}", first_names(&links, SHOWN_LINKS)));
             }
         })?;
         evidence.left_out.extend(links.into_iter().map(|field| NotRead {

@@ -115,7 +115,7 @@ fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
         let records = out.requests(of.trial)?;
         let measured = Measured::new(of, &records);
         let name = trial_name(run, of.load, of.trial);
-        out.remarks.extend(of.not_streamed(&name).or_else(|| measured.without_later_token(&name)));
+        out.remarks.extend(measured.missing_times(of, &name));
         if of.serving.is_streamed && !measured.has_all_chunks {
             out.remarks.push(format!(
                 "`{name}` has no `inter_chunk_latency` and no `time_to_second_token`: the records do not hold all token events"

@@ -165,7 +165,7 @@ fn experiment(
         let scenario = scenario(*of);
         let name = format!("{}_{}_num_concurrency_{concurrency}_time_{seconds}s.json", plain(&scenario), task(*of));
         let trial = trial_name(run, of.load, of.trial);
-        out.remarks.extend(of.not_streamed(&trial).or_else(|| measured.without_later_token(&trial)));
+        out.remarks.extend(measured.missing_times(*of, &trial));
         if measured.cancelled() > 0 {
             let (why, cancelled) = ("the tool cancels none", measured.cancelled());
             out.remarks.push(format!("requests of `{trial}` that the client cancelled as planned, which are not in the files because {why}: {cancelled}"));

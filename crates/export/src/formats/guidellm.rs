@@ -169,7 +169,7 @@ fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
             loaded.iter().map(|(of, records, strategy)| (*of, Measured::new(*of, records), strategy)).collect();
         for (of, measured, _) in &planned {
             let trial = trial_name(run, of.load, of.trial);
-            out.remarks.extend(of.not_streamed(&trial).or_else(|| measured.without_later_token(&trial)));
+            out.remarks.extend(measured.missing_times(*of, &trial));
         }
         if !planned.is_empty() {
             out.json(&format!("{folder}/benchmarks.json"), &report(run, &planned))?;

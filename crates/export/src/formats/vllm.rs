@@ -78,7 +78,7 @@ fn write(run: &ExportedRun, out: &mut Output<'_>) -> Result<(), ExportError> {
         let records = out.requests(of.trial)?;
         let measured = Measured::new(of, &records);
         let name = trial_name(run, of.load, of.trial);
-        out.remarks.extend(of.not_streamed(&name).or_else(|| measured.without_later_token(&name)));
+        out.remarks.extend(measured.missing_times(of, &name));
         out.remarks.extend(of.without_field_of_load(&name));
         if of.serving.is_streamed && !measured.has_all_chunks {
             out.remarks.push(format!("`{name}` has no times between token events: the records do not hold all of them"));

@@ -24,9 +24,9 @@ pub(crate) fn without_conditions(path: &str) -> String {
     path.split('/').map(plain).collect::<Vec<_>>().join("/")
 }
 
-/// Returns the scalar at a path as a text, from the innermost value that has one.
+/// Returns the scalar at a path as the text of a label, from the innermost value that has one.
 pub(crate) fn text_near(ancestors: &[&Value], path: &str) -> Option<String> {
-    ancestors.iter().rev().find_map(|value| crate::value::text(at(value, path)?))
+    ancestors.iter().rev().find_map(|value| crate::value::label(at(value, path)?))
 }
 
 /// Splits a path behind its first list: the path of the elements of the list, and the path inside each of them. `None` without a list.

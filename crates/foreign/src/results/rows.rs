@@ -226,7 +226,7 @@ fn labels(spot: Spot<'_>, table: &[Label], ancestors: &[&Value]) -> Labels {
     let mut found = Labels::new();
     for (place, label) in table.iter().enumerate() {
         let one = match label.place {
-            Place::At(path) => ancestors.iter().rev().find_map(|value| crate::value::label(at(value, path)?)),
+            Place::At(path) => text_near(ancestors, path),
             Place::Members { at, but } => {
                 let room = MAX_LABELS.saturating_sub(found.len() + table.len() - place - 1);
                 let members = Members { at, but, table, room };
