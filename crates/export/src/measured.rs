@@ -41,12 +41,12 @@ impl<'a> Measured<'a> {
 
     /// Returns the requests that were sent and failed.
     pub(crate) fn sent_and_failed(&self) -> impl Iterator<Item = &Sent<'a>> {
-        self.not_ok.iter().filter(|sent| sent.record.outcome != Outcome::Cancelled)
+        self.not_ok.iter().filter(|sent| !sent.is_cancelled())
     }
 
     /// Returns the number of requests that the client cancelled as planned.
     pub(crate) fn cancelled(&self) -> usize {
-        self.not_ok.iter().filter(|sent| sent.record.outcome == Outcome::Cancelled).count()
+        self.not_ok.iter().filter(|sent| sent.is_cancelled()).count()
     }
 
     /// Returns the remark on the times of tokens that a trial, called `name` in the files, does not have.
@@ -109,6 +109,11 @@ impl<'a> Sent<'a> {
     fn new(of: ServingTrial<'_>, record: &'a Record) -> Option<Self> {
         let connects = record.connect_start_ns.filter(|_| of.serving.opens_connections);
         Some(Self { record, start_ns: connects.or(record.sent_ns)?, is_streamed: of.serving.is_streamed })
+    }
+
+    /// Returns true if the client cancelled the request as planned.
+    pub(crate) fn is_cancelled(self) -> bool {
+        self.record.outcome == Outcome::Cancelled
     }
 
     /// Returns the status code that says why a request failed; `None` without one, and for a response that failed behind a status of success.

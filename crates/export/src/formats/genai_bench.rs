@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_record::Outcome;
 use serde_json::{Map, Value, json};
 
 use crate::error::ExportError;
@@ -171,7 +170,7 @@ fn experiment(
             out.remarks.push(format!("requests of `{trial}` that the client cancelled as planned, which are not in the files because {why}: {cancelled}"));
         }
         let mut sent = measured.in_order();
-        sent.retain(|sent| sent.record.outcome != Outcome::Cancelled);
+        sent.retain(|sent| !sent.is_cancelled());
         let mut document = Part::members(run_document(run, *of, &measured, *concurrency));
         document.insert("individual_request_metrics".to_owned(), Part::list(&sent, |sent| request(*sent)));
         out.json(&format!("{folder}/{name}"), &Part::Object(document))?;

@@ -229,17 +229,27 @@ impl Reader {
         let (rows, samples) = tell_apart(self.found, &paths)?;
         let mut remarks = self.contradictions.into_remarks();
         let unknown = format.parts.iter().find_map(|part| part.version.unknown(&self.stated));
-        remarks.extend(unknown.map(|version| {
-            let (version, known) = (version.escape_debug(), format.versions);
-            format!(
-                "the files are of version {version} of {}, and what is read is that of version {known}: definitions may differ",
-                format.tool
-            )
-        }));
+        remarks.extend(unknown.map(|version| of_unknown_version(format, version)));
         let [format_version, tool, version] = self.stated;
         Ok(Results { format, format_version, tool, version, files: parts, rows, samples, sample_rows, units, not_read, remarks })
     }
 }
+
+/// Returns the remark about files whose version is none that is known, or is that of Assay's own export.
+fn of_unknown_version(format: &ResultFormat, version: &str) -> String {
+    let (tool, known) = (format.tool, format.versions);
+    if let Some(assay) = version.strip_prefix(EXPORTED) {
+        let assay = assay.escape_debug();
+        return format!(
+            "Assay {assay} exported the files from a run, and {tool} did not make them: the run itself can be verified"
+        );
+    }
+    let version = version.escape_debug();
+    format!("the files are of version {version} of {tool}, and what is read is that of version {known}: definitions may differ")
+}
+
+/// The beginning of the version in a file that `assay export` wrote, before the version of Assay.
+const EXPORTED: &str = "assay-";
 
 /// The longest text that is taken for a version or the name of a tool, in bytes.
 const MAX_VERSION_BYTES: usize = 100;
