@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::pipeline::text;
-use crate::support::{CommandResult, Fixture, Pointer, binary, blob, copy_folder, files_under, measured_fixture};
+use crate::support::{CommandResult, Fixture, Pointer, binary, blob, files_under, link_folder, measured_fixture};
 
 /// A store that holds the Source of a run and no result that was made from it.
 pub(crate) struct Bench {
@@ -40,9 +40,7 @@ impl Bench {
     /// Creates a store with the complete runs `one` and `two` of a fixture.
     pub(crate) fn with_runs_of(fixture: &'static Fixture) -> Self {
         let bench = Self { fixture, folder: tempfile::tempdir_in(fixture.scratch()).expect("a folder for the store") };
-        for folder in ["runs", "cases", "warehouse", "blobs"] {
-            copy_folder(&fixture.store().join(folder), &bench.store().join(folder));
-        }
+        link_folder(fixture.finished_runs(), &bench.store());
         bench
     }
 

@@ -101,6 +101,7 @@ impl CommandResult {
 pub(crate) struct Fixture {
     folder: TempDir,
     environment: BTreeMap<String, OsString>,
+    finished: OnceLock<PathBuf>,
 }
 
 impl Fixture {
@@ -155,7 +156,7 @@ impl Fixture {
 
     fn below(parent: &Path) -> Self {
         let folder = tempfile::Builder::new().prefix("assay-it-").tempdir_in(parent).expect("a folder for the fixture");
-        let fixture = Self { environment: environment(folder.path()), folder };
+        let fixture = Self { environment: environment(folder.path()), folder, finished: OnceLock::new() };
         for made in [fixture.repo(), fixture.home(), fixture.scratch()] {
             fs::create_dir_all(made).expect("a folder of the fixture");
         }
@@ -186,6 +187,18 @@ impl Fixture {
     /// Returns the folder of temporary files.
     pub(crate) fn scratch(&self) -> PathBuf {
         self.root().join("tmp")
+    }
+
+    /// Returns a copy of the store's runs and their blobs, as they were when this was first called. No command changes its files: they are
+    /// there to be linked.
+    pub(crate) fn finished_runs(&self) -> &Path {
+        self.finished.get_or_init(|| {
+            let copy = self.root().join("finished");
+            for folder in ["runs", "cases", "warehouse", "blobs"] {
+                copy_folder(&self.store().join(folder), &copy.join(folder));
+            }
+            copy
+        })
     }
 
     /// Returns the store.
@@ -496,6 +509,16 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) {
         // The times of a store's files tell which blobs were put again after a run.
         let modified = fs::metadata(&path).and_then(|found| found.modified()).expect("a time");
         fs::File::open(&copy).and_then(|file| file.set_modified(modified)).expect("a time can be set");
+    }
+}
+
+/// Links the files of a folder, for a copy in which files are replaced and never written into: a copy costs more than what is tried with it.
+pub(crate) fn link_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("the copy's folder");
+    for path in files_under(from) {
+        let link = to.join(path.strip_prefix(from).expect("a file of the folder"));
+        fs::create_dir_all(link.parent().expect("a file lies in a folder")).expect("a folder of the copy");
+        fs::hard_link(&path, &link).expect("a file can be linked");
     }
 }
 

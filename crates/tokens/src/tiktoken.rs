@@ -65,11 +65,6 @@ impl RankedBytes {
         if bytes.len() > MAX_FILE_BYTES {
             return Err(TokenizerError::FileTooLarge(bytes.len()));
         }
-        let expression = match pattern.parse::<TiktokenEncoding>() {
-            Ok(encoding) => expression_of(encoding),
-            Err(_) => pattern,
-        };
-        let pattern = catch_panic(|| Regex::new(expression).map_err(|error| TokenizerError::Pattern(quote(&error))))?;
         let (mut ranks, mut tokens) = (HashMap::new(), HashMap::new());
         for (line, number) in bytes.split(|byte| *byte == b'\n').zip(1..) {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -88,6 +83,12 @@ impl RankedBytes {
         if let Some(missing) = (0..=u8::MAX).find(|byte| !ranks.contains_key([*byte].as_slice())) {
             return Err(TokenizerError::ByteMissing(missing));
         }
+        // After the lines: a file that is none is refused for less than the pattern costs.
+        let expression = match pattern.parse::<TiktokenEncoding>() {
+            Ok(encoding) => expression_of(encoding),
+            Err(_) => pattern,
+        };
+        let pattern = catch_panic(|| Regex::new(expression).map_err(|error| TokenizerError::Pattern(quote(&error))))?;
         let longest = ranks.keys().map(Vec::len).max().unwrap_or(0);
         Ok(Self { ranks, tokens, longest, pattern })
     }

@@ -83,24 +83,31 @@ fn a_run_that_is_there_is_not_added_again() {
 fn a_commit_that_stopped_after_any_step_is_finished_by_the_next() {
     let whole = steps_of(&TestStore::new(), 1).len();
     assert_eq!(whole, 24, "twelve tables, a copy and a commit each");
-    for stop in 1..=whole {
-        let place = TestStore::new();
-        let files = run_files(&place.store, 1);
-        let mut left = stop;
-        let mut watch = |_| {
-            left -= 1;
-            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        };
-        let stopped = commit_run(&place.lake, &run_id(1), &files, &place.scratch, &mut watch).expect_err("stopped");
-        assert!(matches!(stopped, Error::Stopped { steps } if steps == stop), "{stopped}");
-        let touched = place.lake.latest().expect("versions").contains_key(BENCHMARK_RUN_FACT.name);
-        assert_eq!(touched, stop >= whole - 1, "after step {stop}: the run's own table is the last to be touched");
-        let visible = touched && place.number("SELECT count(*) FROM benchmark_run_fact") == "2";
-        assert_eq!(visible, stop == whole, "after step {stop}");
-        place.commit(1);
-        assert_eq!(found_rows(&place), expected_rows(1), "stopped after step {stop}");
-        check_logs_are_dense(&place);
-    }
+    std::thread::scope(|scope| {
+        for half in [1, 2] {
+            scope.spawn(move || (half..=whole).step_by(2).for_each(|stop| stop_after(stop, whole)));
+        }
+    });
+}
+
+/// Stops a commit after a step of all its steps, and commits again.
+fn stop_after(stop: usize, whole: usize) {
+    let place = TestStore::new();
+    let files = run_files(&place.store, 1);
+    let mut left = stop;
+    let mut watch = |_| {
+        left -= 1;
+        if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let stopped = commit_run(&place.lake, &run_id(1), &files, &place.scratch, &mut watch).expect_err("stopped");
+    assert!(matches!(stopped, Error::Stopped { steps } if steps == stop), "{stopped}");
+    let touched = place.lake.latest().expect("versions").contains_key(BENCHMARK_RUN_FACT.name);
+    assert_eq!(touched, stop >= whole - 1, "after step {stop}: the run's own table is the last to be touched");
+    let visible = touched && place.number("SELECT count(*) FROM benchmark_run_fact") == "2";
+    assert_eq!(visible, stop == whole, "after step {stop}");
+    place.commit(1);
+    assert_eq!(found_rows(&place), expected_rows(1), "stopped after step {stop}");
+    check_logs_are_dense(&place);
 }
 
 #[test]
