@@ -1,6 +1,6 @@
 """Whether `assay explain` finds faults that are planted in real processes, and how often it reports where nothing was.
 
-    python3 ci/bench_diagnosis.py PROGRAMS [SEEDS [FAULT...]]
+    python3 ci/bench_diagnosis.py PROGRAMS [--trials TRIALS] [--seconds SECONDS] [SEEDS [FAULT...]]
 
 A fault of a server is planted in one of two simulators, and one of the path before one of two servers; the trials of both are interleaved in one run. A fault of the machine is
 there while one of two runs is measured. Each seed is a recording of its own: a new run, with a workload of another seed. `clean` and `clean runs` are the same two ways without a
@@ -11,6 +11,7 @@ For each fault: in how many recordings its rule holds, in how many it is the fir
 no mistake by itself: a machine whose processors are taken also responds later than its server accounts for.
 """
 
+import argparse
 import asyncio
 import collections
 import contextlib
@@ -25,7 +26,7 @@ import sys
 import tempfile
 import threading
 
-TRIALS, SECONDS, BASE = 5, 3, {"profile": "fast"}
+BASE = {"profile": "fast"}
 
 # The fault, the rule that is to find it, and the settings of both simulators.
 SERVERS = {
@@ -59,7 +60,7 @@ spec:
   seed: '%s'
 """
 
-# Writes past the page cache, for three seconds.
+# Writes past the page cache, for three seconds, and computes the checksums of what it writes or does nothing else.
 DISK_WORKLOAD = """apiVersion: assay.dev/v1alpha1
 kind: Workload
 metadata: {name: load}
@@ -69,16 +70,19 @@ spec:
   metrics: [{path: written, unit: MB/s, better: higher}]
 """
 DISK_SCRIPT = """#!/usr/bin/env python3
-import json, mmap, os, time
+import hashlib, json, mmap, os, time
 block = mmap.mmap(-1, 1 << 20)
 file = os.open("written", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
 begun, count = time.monotonic(), 0
 while time.monotonic() - begun < %d:
+    %s
     os.pwrite(file, block, (count %% 64) << 20)
     os.fdatasync(file)
     count += 1
 print(json.dumps({"name": "disk", "@parameters": {}, "@result": {"written": count * 1.048576 / (time.monotonic() - begun)}}))
 """
+# What the program does before each write.
+CHECKSUM, NOTHING = "hashlib.sha256(block)", "pass"
 DISK_NEIGHBOUR = """
 import mmap, os, sys
 block = mmap.mmap(-1, 1 << 20)
@@ -106,20 +110,20 @@ COMPARISON = "  comparison: {baseline: {target: before}, candidate: {target: aft
 class Place:
     """A repository and a store of one recording."""
 
-    def __init__(self, programs, folder, seed, targets, comparison=COMPARISON, telemetry=(), disk=False):
-        self.assay, self.folder = programs / "assay", folder / "work"
+    def __init__(self, asked, folder, seed, targets, comparison=COMPARISON, telemetry=(), disk=None):
+        self.assay, self.folder = asked.programs / "assay", folder / "work"
         self.environment = {**os.environ, "HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config")}
         folder = self.folder
         (folder / "workloads/load").mkdir(parents=True)
         (folder / "pipelines").mkdir()
-        workload = DISK_WORKLOAD if disk else WORKLOAD % (SECONDS, hashlib.sha256(str(seed).encode()).hexdigest())
+        workload = DISK_WORKLOAD if disk else WORKLOAD % (asked.seconds, hashlib.sha256(str(seed).encode()).hexdigest())
         (folder / "workloads/load/workload.yaml").write_text(workload)
         if disk:
             script = folder / "workloads/load/run.sh"
-            script.write_text(DISK_SCRIPT % SECONDS)
+            script.write_text(DISK_SCRIPT % (asked.seconds, disk))
             script.chmod(0o755)
         sources = f"  telemetry: {json.dumps(list(telemetry))}\n" if telemetry else ""
-        (folder / "pipelines/load.yaml").write_text(PIPELINE % (json.dumps(targets), TRIALS, comparison + sources))
+        (folder / "pipelines/load.yaml").write_text(PIPELINE % (json.dumps(targets), asked.trials, comparison + sources))
         author = ["-c", "user.name=bench", "-c", "user.email=bench@example.org"]
         for words in (["init", "-q", "-b", "main", "."], ["add", "."], [*author, "commit", "-qm", "a recording"]):
             subprocess.run(["git", *words], cwd=folder, check=True)
@@ -222,9 +226,11 @@ def lossy(address, _):
 
 @contextlib.contextmanager
 def narrow(address, _):
-    """Less bandwidth for what the server sends. The bucket holds one packet of the loopback device, which may have 64 KiB."""
-    setting("tc", "qdisc", "add", "dev", "lo", "root", "handle", "1:", "prio", "bands", 2, "priomap", *[0] * 16)
+    """Less bandwidth for what the server sends. The bucket holds one packet of the loopback device, which may have 64 KiB. Other packets are in no
+    class of the hierarchy, and are not held."""
+    setting("tc", "qdisc", "add", "dev", "lo", "root", "handle", "1:", "htb")
     try:
+        setting("tc", "class", "add", "dev", "lo", "parent", "1:", "classid", "1:2", "htb", "rate", "10gbit", "quantum", 200000)
         setting("tc", "qdisc", "add", "dev", "lo", "parent", "1:2", "tbf", "rate", RATE, "burst", "70kb", "latency", "2s")
         setting("tc", "filter", "add", "dev", "lo", "parent", "1:", "protocol", "ip", "u32", "match", "ip", "sport", port_of(address), "0xffff", "flowid", "1:2")
         yield address, ()
@@ -357,26 +363,31 @@ ENDPOINTS = {
     "packet loss": ("packet-loss", lossy, []),
     "CPU quota of the server": ("container-quota", limited, []),
 }
-# The fault, the rule, what is beside one of two runs, and whether they write to a disk.
-MACHINES = {"busy neighbours": ("cpu-contention", neighbours, False), "slow disk": ("storage", writers, True), "clean runs": (None, nothing, False)}
+# The fault, the rule, what is beside one of two runs, and what they do between writes to a disk, if they write.
+MACHINES = {
+    "busy neighbours": ("cpu-contention", neighbours, None),
+    "slow disk": ("storage", writers, CHECKSUM),
+    "slow disk, and a program that only writes": ("storage", writers, NOTHING),
+    "clean runs": (None, nothing, None),
+}
 
 
-def record(programs, folder, fault, seed):
+def record(asked, folder, fault, seed):
     """Returns the rule that is to find the fault, and the explanation of one recording."""
     if fault in SERVERS:
         rule, before, after = SERVERS[fault]
-        place = Place(programs, folder, seed, [simulator("before", before), simulator("after", after)])
+        place = Place(asked, folder, seed, [simulator("before", before), simulator("after", after)])
         place.measure("one")
         return rule, place.explain("one")
     if fault in ENDPOINTS:
         rule, plant, settings = ENDPOINTS[fault]
-        with server(programs, *settings) as (before, _), server(programs, *settings) as (behind, process), plant(behind, process) as (after, telemetry):
+        with server(asked.programs, *settings) as (before, _), server(asked.programs, *settings) as (behind, process), plant(behind, process) as (after, telemetry):
             targets = [{"name": name, "kind": "endpoint", "url": url} for name, url in (("before", before), ("after", after))]
-            place = Place(programs, folder, seed, targets, telemetry=telemetry)
+            place = Place(asked, folder, seed, targets, telemetry=telemetry)
             place.measure("one")
         return rule, place.explain("one")
     rule, plant, disk = MACHINES[fault]
-    place = Place(programs, folder, seed, [{"name": "only", "kind": "host"} if disk else simulator("only", BASE)], comparison="", disk=disk)
+    place = Place(asked, folder, seed, [{"name": "only", "kind": "host"} if disk else simulator("only", BASE)], comparison="", disk=disk)
     place.measure("before")
     with plant(folder):
         place.measure("after")
@@ -384,10 +395,18 @@ def record(programs, folder, fault, seed):
 
 
 def main():
-    programs = pathlib.Path(sys.argv[1]).resolve()
-    seeds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
-    faults = sys.argv[3:] or [*SERVERS, *ENDPOINTS, *MACHINES]
-    print(f"{seeds} recordings a fault; {TRIALS} trials of {SECONDS} s a side, 4 requests in flight\n")
+    known = [*SERVERS, *ENDPOINTS, *MACHINES]
+    words = argparse.ArgumentParser(description="Plants faults in real processes.")
+    words.add_argument("programs", type=lambda path: pathlib.Path(path).resolve(), help="the folder of Assay's programs")
+    words.add_argument("--trials", type=int, default=5, help="the trials of a side (5)")
+    words.add_argument("--seconds", type=int, default=3, help="how long a trial lasts (3)")
+    words.add_argument("seeds", type=int, nargs="?", default=5, help="the recordings of each fault (5)")
+    words.add_argument("faults", nargs="*", metavar="fault", help=", ".join(known))
+    asked = words.parse_intermixed_args()
+    if unknown := [fault for fault in asked.faults if fault not in known]:
+        words.error(f"no such fault: {', '.join(unknown)}; there are {', '.join(known)}")
+    seeds, faults = asked.seeds, asked.faults or known
+    print(f"{seeds} recordings a fault; {asked.trials} trials of {asked.seconds} s a side, 4 requests in flight\n")
     print("| planted | rule | found | first | not beyond doubt | other rules that held | conclusions |\n| --- | --- | ---: | ---: | ---: | --- | --- |")
     for fault in faults:
         found = first = unsure = 0
@@ -395,7 +414,7 @@ def main():
         for seed in range(1, seeds + 1):
             try:
                 with tempfile.TemporaryDirectory() as folder:
-                    rule, explanation = record(programs, pathlib.Path(folder), fault, seed)
+                    rule, explanation = record(asked, pathlib.Path(folder), fault, seed)
             except Skipped as error:
                 print(f"| {fault} | skipped: {error} | | | | | |", flush=True)
                 break

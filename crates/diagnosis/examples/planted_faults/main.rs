@@ -1,9 +1,10 @@
 //! The error rates of diagnosis on planted faults, in virtual time.
 //!
-//!     cargo run --release -p assay-diagnosis --example planted_faults -- [SET [SEEDS [CLEAN [PAIRS [FAULT...]]]]]
+//!     cargo run --release -p assay-diagnosis --example planted_faults -- [--trials TRIALS] [SET [SEEDS [CLEAN [PAIRS [FAULT...]]]]]
 //!
 //! SET is `development` (default) or `held-back`: other seeds, and with them other engines, loads, noise, strengths and pairs. SEEDS is the number
 //! of recordings of each fault (20), CLEAN that of recordings without one (200), PAIRS that of recordings with two (100), and FAULT is a fault's rule.
+//! TRIALS is the number of trials of each side (5).
 //! The same arguments print the same bytes.
 //!
 //! The faults are planted by what they do to the parts of a system ([`conditions`], [`fault`]), and nothing here knows a rule but by its name.
@@ -40,6 +41,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::fault::Fault;
 use crate::random::Draws;
+use crate::recording::{Setup, TRIALS};
 use crate::scheduler::Waiting;
 use crate::score::{Scored, SeedSet, record};
 
@@ -48,6 +50,7 @@ const THREADS: usize = 2;
 
 /// The arguments.
 struct Arguments {
+    trials: usize,
     set: SeedSet,
     seeds: u32,
     clean: u32,
@@ -73,6 +76,13 @@ fn main() -> std::io::Result<()> {
 }
 
 fn parse(words: &[String]) -> Result<Arguments, String> {
+    let (trials, words) = match words {
+        [option, trials, words @ ..] if option == "--trials" => {
+            let trials = trials.parse().ok().filter(|trials| (2..=100).contains(trials));
+            (trials.ok_or("--trials takes the number of trials of each side, 2 to 100")?, words)
+        }
+        _ => (TRIALS, words),
+    };
     let set = match words.first().map(String::as_str) {
         None | Some("development") => SeedSet::Development,
         Some("held-back") => SeedSet::HeldBack,
@@ -91,26 +101,27 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
     };
     match chosen.iter().find(|word| !planted(word)) {
         Some(word) => Err(format!("no fault is planted for the rule `{word}`")),
-        None => Ok(Arguments { set, seeds: number(1, 20)?, clean: number(2, 200)?, pairs: number(3, 100)?, faults, waits }),
+        None => {
+            Ok(Arguments { trials, set, seeds: number(1, 20)?, clean: number(2, 200)?, pairs: number(3, 100)?, faults, waits })
+        }
     }
 }
 
 /// Computes all recordings and writes their tables.
 fn tables(arguments: &Arguments) -> String {
-    let Arguments { set, seeds, clean, pairs, faults, waits } = arguments;
+    let Arguments { trials, set, seeds, clean, pairs, faults, waits } = arguments;
     let single = faults
         .iter()
         .flat_map(|fault| (0..*seeds).map(move |number| Job { kind: format!("{fault:?}"), number, faults: vec![*fault] }));
     let without = (0..*clean).map(|number| Job { kind: "clean".to_owned(), number, faults: Vec::new() });
     let both = (0..*pairs).map(|number| Job { kind: "pair".to_owned(), number, faults: draw_pair(*set, number) });
     let jobs: Vec<Job> = single.chain(without).chain(both).collect();
-    let scored = compute(*set, &jobs);
+    let scored = compute(*set, *trials, &jobs);
     let of = |count: usize| scored.iter().filter(move |scored| scored.faults.len() == count).cloned().collect::<Vec<Scored>>();
     format!(
-        "Seeds: {}. {} trials of 20 s a side, {seeds} recordings of each fault.\n\n### One fault\n\n{}\n### No fault\n\n{}\n### Two faults\n\n{}\n\
+        "Seeds: {}. {trials} trials of 20 s a side, {seeds} recordings of each fault.\n\n### One fault\n\n{}\n### No fault\n\n{}\n### Two faults\n\n{}\n\
          ### Waits of a run's own objects\n\n{}",
         set.name(),
-        recording::TRIALS,
         report::of_faults(&of(1)),
         report::of_clean(&of(0)),
         report::of_pairs(&of(2)),
@@ -126,14 +137,14 @@ fn draw_pair(set: SeedSet, number: u32) -> Vec<Fault> {
         let pair = [draws.one_of(&Fault::ALL), draws.one_of(&Fault::ALL)];
         let [one, other] = pair.map(|fault| fault.description().rule);
         let go_together = one != other && !pair.contains(&Fault::AdmissionWaits);
-        if go_together && recording::Setup::draw(seed, &pair).is_some() {
+        if go_together && Setup::draw(seed, TRIALS, &pair).is_some() {
             return pair.to_vec();
         }
     }
 }
 
 /// Computes recordings on several threads, and returns them in the order of the jobs.
-fn compute(set: SeedSet, jobs: &[Job]) -> Vec<Scored> {
+fn compute(set: SeedSet, trials: usize, jobs: &[Job]) -> Vec<Scored> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -142,7 +153,7 @@ fn compute(set: SeedSet, jobs: &[Job]) -> Vec<Scored> {
                 while let Some((place, job)) =
                     Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|place| Some((place, jobs.get(place)?)))
                 {
-                    let scored = record(set.seed(&job.kind, job.number), &job.faults).expect("faults that go together");
+                    let scored = record(set.seed(&job.kind, job.number), trials, &job.faults).expect("faults that go together");
                     results.lock().expect("no thread panics while it holds the results").push((place, scored));
                 }
             });

@@ -13,7 +13,7 @@ use crate::random::Draws;
 use crate::telemetry::{Exporters, Recorder};
 use crate::trial::{Arrivals, SECOND_NS, Second, Trial, TrialSeeds, Work, run};
 
-/// The trials of each side.
+/// The trials of each side, unless another number is requested.
 pub(crate) const TRIALS: usize = 5;
 
 /// The least change of an outcome without noise that makes a fault a fault.
@@ -38,6 +38,8 @@ const JOBS_S: u32 = 120;
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     seed: Seed,
+    /// The trials of each side.
+    trials: usize,
     pub(crate) faults: Vec<Fault>,
     pub(crate) healthy: Conditions,
     /// The requests in flight at the point with most load.
@@ -79,8 +81,8 @@ struct Noise {
 }
 
 impl Setup {
-    /// Draws a recording; `None` if these faults do not go together.
-    pub(crate) fn draw(seed: Seed, faults: &[Fault]) -> Option<Self> {
+    /// Draws a recording with this number of trials of each side; `None` if these faults do not go together.
+    pub(crate) fn draw(seed: Seed, trials: usize, faults: &[Fault]) -> Option<Self> {
         let mut restrictions = Restrictions::default();
         if !faults.iter().all(|fault| fault.restrict(&mut restrictions)) {
             return None;
@@ -98,6 +100,7 @@ impl Setup {
         let work = draw_work(&mut draws, &engine, in_flight, is_open, prefix_cache);
         let mut setup = Self {
             seed,
+            trials,
             faults: faults.to_vec(),
             healthy: draw_conditions(&mut draws, deployment, engine),
             in_flight,
@@ -177,8 +180,8 @@ impl Setup {
         let pair = |point: &Point| Pair {
             case: CASE.to_owned(),
             point: point.name.clone(),
-            baseline: (0..TRIALS).map(|index| self.window(point, 0, index)).collect(),
-            candidate: (0..TRIALS).map(|index| self.window(point, 1, index)).collect(),
+            baseline: (0..self.trials).map(|index| self.window(point, 0, index)).collect(),
+            candidate: (0..self.trials).map(|index| self.window(point, 1, index)).collect(),
             subject: Subject::Requests,
             known_worse: BTreeSet::new(),
         };
@@ -191,7 +194,8 @@ impl Setup {
         let seeds = TrialSeeds { work: self.seed.mixed_with(&requests), noise: self.seed.mixed_with(&purpose("noise")) };
         let mut draws = Draws::new(&self.seed, &purpose("variation"));
         let mut conditions = self.conditions(point, side == 1);
-        vary(&mut conditions, &self.noise, side, index, &mut draws);
+        let place = index as f64 / (self.trials - 1) as f64 - 0.5;
+        vary(&mut conditions, &self.noise, side, place, &mut draws);
         let (outcomes, trial, jobs) = self.measure(&conditions, point, seeds);
         let recorder = Recorder {
             conditions: &conditions,
@@ -419,10 +423,9 @@ fn draw_machine(draws: &mut Draws) -> Machine {
     }
 }
 
-/// Varies the conditions of a trial.
-fn vary(conditions: &mut Conditions, noise: &Noise, side: usize, index: usize, draws: &mut Draws) {
+/// Varies the conditions of a trial, whose place among those of its side is from -0.5 to 0.5.
+fn vary(conditions: &mut Conditions, noise: &Noise, side: usize, place: f64, draws: &mut Draws) {
     let [hour, hour_load, hour_path] = noise.hours[side];
-    let place = index as f64 / (TRIALS - 1) as f64 - 0.5;
     let trial = draws.lognormal(noise.trial);
     conditions.slowdown.all *= trial * hour * (1.0 + noise.drift[side] * place);
     conditions.path.one_way_ms *= hour_path * draws.lognormal(0.1);

@@ -59,8 +59,8 @@ pub(crate) struct Scored {
 ///
 /// # Panics
 /// Panics if no draw makes an outcome worse: then the generator is at fault.
-pub(crate) fn record(seed: Seed, faults: &[Fault]) -> Option<Scored> {
-    let draw = |number: u32| Setup::draw(seed.mixed_with(&format!("draw {number}")), faults);
+pub(crate) fn record(seed: Seed, trials: usize, faults: &[Fault]) -> Option<Scored> {
+    let draw = |number: u32| Setup::draw(seed.mixed_with(&format!("draw {number}")), trials, faults);
     draw(0)?;
     for redraws in 0..MAX_DRAWS {
         let setup = draw(redraws)?;

@@ -1,13 +1,13 @@
 use assay_diagnosis::{Conclusion, explain, rules};
 
 use crate::fault::Fault;
-use crate::recording::{LEAST_CHANGE, Setup};
+use crate::recording::{LEAST_CHANGE, Setup, TRIALS};
 use crate::report::bounds;
 use crate::scheduler::{self, Use, Waiting};
 use crate::score::{SeedSet, record};
 
 fn setup(fault: Fault, number: u32) -> Setup {
-    Setup::draw(SeedSet::Development.seed("test", number), &[fault]).expect("one fault goes with itself")
+    Setup::draw(SeedSet::Development.seed("test", number), TRIALS, &[fault]).expect("one fault goes with itself")
 }
 
 #[test]
@@ -38,10 +38,11 @@ fn the_same_seed_has_the_same_recording() {
 
 #[test]
 fn a_recording_without_fault_has_no_finding_and_the_longest_queue_is_found() {
-    let clean = record(SeedSet::Development.seed("test clean", 0), &[]).expect("no fault goes with no fault");
+    let clean = record(SeedSet::Development.seed("test clean", 0), TRIALS, &[]).expect("no fault goes with no fault");
     assert_eq!(clean.findings, []);
-    let queue =
-        |number: u32| record(SeedSet::Development.seed("test queue", number), &[Fault::BatchLimit]).expect("it goes alone");
+    let queue = |number: u32| {
+        record(SeedSet::Development.seed("test queue", number), TRIALS, &[Fault::BatchLimit]).expect("it goes alone")
+    };
     let longest = (0..3).map(queue).max_by(|one, other| one.change.total_cmp(&other.change)).expect("three recordings");
     // The queue is what a smaller limit makes; which of both rules is named first is a question of rates, and no test.
     assert!(longest.findings.iter().any(|(rule, _)| ["server-queue", "batch-limit"].contains(rule)), "{:?}", longest.findings);
