@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import collections
 import contextlib
+import functools
 import hashlib
 import http.client
 import http.server
@@ -41,7 +42,7 @@ SERVERS = {
     "clean": (None, BASE, BASE),
 }
 PYTHON_LOOP = [sys.executable, "-c", "while True: pass"]
-DELAY_S, LOST_SHARE, RATE, QUOTA_SHARE, OTHERS = 0.006, 0.01, "3mbit", 0.03, 6
+DELAY_S, RATE, QUOTA_SHARE, OTHERS = 0.006, "3mbit", 0.03, 6
 
 WORKLOAD = """apiVersion: assay.dev/v1alpha1
 kind: Workload
@@ -214,9 +215,9 @@ def port_of(address):
 
 
 @contextlib.contextmanager
-def lossy(address, _):
-    """Packets of the server that are lost."""
-    rule = ["INPUT", "-i", "lo", "-p", "tcp", "--sport", port_of(address), "-m", "statistic", "--mode", "random", "--probability", LOST_SHARE, "-j", "DROP"]
+def lossy(share, address, _):
+    """A share of the server's packets is lost."""
+    rule = ["INPUT", "-i", "lo", "-p", "tcp", "--sport", port_of(address), "-m", "statistic", "--mode", "random", "--probability", share, "-j", "DROP"]
     setting("iptables", "-I", *rule)
     try:
         yield address, ()
@@ -360,7 +361,8 @@ ENDPOINTS = {
     "queue filled by other clients": ("server-queue", shared, ["--max-num-seqs", "4"]),
     "delay on the path": ("network-path", delayed, []),
     "less bandwidth on the path": ("network-path", narrow, []),
-    "packet loss": ("packet-loss", lossy, []),
+    "packet loss of 5 %": ("packet-loss", functools.partial(lossy, 0.05), []),
+    "packet loss of 1 %": ("packet-loss", functools.partial(lossy, 0.01), []),
     "CPU quota of the server": ("container-quota", limited, []),
 }
 # The fault, the rule, what is beside one of two runs, and what they do between writes to a disk, if they write.
