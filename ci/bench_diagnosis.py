@@ -4,7 +4,7 @@
 
 A fault of a server is planted in one of two simulators, and one of the path before one of two servers; the trials of both are interleaved in one run. A fault of the machine is
 there while one of two runs is measured. Each seed is a recording of its own: a new run, with a workload of another seed. `clean` and `clean runs` are the same two ways without a
-fault. Lost packets are iptables' (`statistic`), bandwidth is limited by the kernel's token bucket (tc's tbf) on the port of the server, and a server with a CPU quota is in a
+fault. Lost packets are iptables' (`statistic`), bandwidth is limited by the kernel's token bucket (tc's tbf, in a class of htb) on the port of the server, and a server with a CPU quota is in a
 control group, whose counters an exporter of this script states by the names that cAdvisor has for them. What this machine does not allow is a row with the reason.
 
 For each fault: in how many recordings its rule holds, in how many it is the first finding, in how many the rule is named without being beyond doubt, and which other rules held. A finding beside the planted one is
@@ -61,7 +61,7 @@ spec:
   seed: '%s'
 """
 
-# Writes past the page cache, for three seconds, and computes the checksums of what it writes or does nothing else.
+# Writes past the page cache for the time of a trial; before each write it computes a checksum, or does nothing.
 DISK_WORKLOAD = """apiVersion: assay.dev/v1alpha1
 kind: Workload
 metadata: {name: load}
@@ -111,20 +111,20 @@ COMPARISON = "  comparison: {baseline: {target: before}, candidate: {target: aft
 class Place:
     """A repository and a store of one recording."""
 
-    def __init__(self, asked, folder, seed, targets, comparison=COMPARISON, telemetry=(), disk=None):
-        self.assay, self.folder = asked.programs / "assay", folder / "work"
+    def __init__(self, arguments, folder, seed, targets, comparison=COMPARISON, telemetry=(), disk=None):
+        self.assay, self.folder = arguments.programs / "assay", folder / "work"
         self.environment = {**os.environ, "HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config")}
         folder = self.folder
         (folder / "workloads/load").mkdir(parents=True)
         (folder / "pipelines").mkdir()
-        workload = DISK_WORKLOAD if disk else WORKLOAD % (asked.seconds, hashlib.sha256(str(seed).encode()).hexdigest())
+        workload = DISK_WORKLOAD if disk else WORKLOAD % (arguments.seconds, hashlib.sha256(str(seed).encode()).hexdigest())
         (folder / "workloads/load/workload.yaml").write_text(workload)
         if disk:
             script = folder / "workloads/load/run.sh"
-            script.write_text(DISK_SCRIPT % (asked.seconds, disk))
+            script.write_text(DISK_SCRIPT % (arguments.seconds, disk))
             script.chmod(0o755)
         sources = f"  telemetry: {json.dumps(list(telemetry))}\n" if telemetry else ""
-        (folder / "pipelines/load.yaml").write_text(PIPELINE % (json.dumps(targets), asked.trials, comparison + sources))
+        (folder / "pipelines/load.yaml").write_text(PIPELINE % (json.dumps(targets), arguments.trials, comparison + sources))
         author = ["-c", "user.name=bench", "-c", "user.email=bench@example.org"]
         for words in (["init", "-q", "-b", "main", "."], ["add", "."], [*author, "commit", "-qm", "a recording"]):
             subprocess.run(["git", *words], cwd=folder, check=True)
@@ -368,28 +368,28 @@ ENDPOINTS = {
 # The fault, the rule, what is beside one of two runs, and what they do between writes to a disk, if they write.
 MACHINES = {
     "busy neighbours": ("cpu-contention", neighbours, None),
-    "slow disk": ("storage", writers, CHECKSUM),
+    "slow disk, and a program that computes checksums": ("storage", writers, CHECKSUM),
     "slow disk, and a program that only writes": ("storage", writers, NOTHING),
     "clean runs": (None, nothing, None),
 }
 
 
-def record(asked, folder, fault, seed):
+def record(arguments, folder, fault, seed):
     """Returns the rule that is to find the fault, and the explanation of one recording."""
     if fault in SERVERS:
         rule, before, after = SERVERS[fault]
-        place = Place(asked, folder, seed, [simulator("before", before), simulator("after", after)])
+        place = Place(arguments, folder, seed, [simulator("before", before), simulator("after", after)])
         place.measure("one")
         return rule, place.explain("one")
     if fault in ENDPOINTS:
         rule, plant, settings = ENDPOINTS[fault]
-        with server(asked.programs, *settings) as (before, _), server(asked.programs, *settings) as (behind, process), plant(behind, process) as (after, telemetry):
+        with server(arguments.programs, *settings) as (before, _), server(arguments.programs, *settings) as (behind, process), plant(behind, process) as (after, telemetry):
             targets = [{"name": name, "kind": "endpoint", "url": url} for name, url in (("before", before), ("after", after))]
-            place = Place(asked, folder, seed, targets, telemetry=telemetry)
+            place = Place(arguments, folder, seed, targets, telemetry=telemetry)
             place.measure("one")
         return rule, place.explain("one")
     rule, plant, disk = MACHINES[fault]
-    place = Place(asked, folder, seed, [{"name": "only", "kind": "host"} if disk else simulator("only", BASE)], comparison="", disk=disk)
+    place = Place(arguments, folder, seed, [{"name": "only", "kind": "host"} if disk else simulator("only", BASE)], comparison="", disk=disk)
     place.measure("before")
     with plant(folder):
         place.measure("after")
@@ -398,17 +398,17 @@ def record(asked, folder, fault, seed):
 
 def main():
     known = [*SERVERS, *ENDPOINTS, *MACHINES]
-    words = argparse.ArgumentParser(description="Plants faults in real processes.")
-    words.add_argument("programs", type=lambda path: pathlib.Path(path).resolve(), help="the folder of Assay's programs")
-    words.add_argument("--trials", type=int, default=5, help="the trials of a side (5)")
-    words.add_argument("--seconds", type=int, default=3, help="how long a trial lasts (3)")
-    words.add_argument("seeds", type=int, nargs="?", default=5, help="the recordings of each fault (5)")
-    words.add_argument("faults", nargs="*", metavar="fault", help=", ".join(known))
-    asked = words.parse_intermixed_args()
-    if unknown := [fault for fault in asked.faults if fault not in known]:
-        words.error(f"no such fault: {', '.join(unknown)}; there are {', '.join(known)}")
-    seeds, faults = asked.seeds, asked.faults or known
-    print(f"{seeds} recordings a fault; {asked.trials} trials of {asked.seconds} s a side, 4 requests in flight\n")
+    parser = argparse.ArgumentParser(description="Plants faults in real processes.")
+    parser.add_argument("programs", type=lambda path: pathlib.Path(path).resolve(), help="the folder of Assay's programs")
+    parser.add_argument("--trials", type=int, default=5, help="the trials of a side (5)")
+    parser.add_argument("--seconds", type=int, default=3, help="how long a trial lasts (3)")
+    parser.add_argument("seeds", type=int, nargs="?", default=5, help="the recordings of each fault (5)")
+    parser.add_argument("faults", nargs="*", metavar="fault", help=", ".join(known).replace("%", "%%"))
+    arguments = parser.parse_intermixed_args()
+    if unknown := [fault for fault in arguments.faults if fault not in known]:
+        parser.error(f"no such fault: {', '.join(unknown)}; there are {', '.join(known)}")
+    seeds, faults = arguments.seeds, arguments.faults or known
+    print(f"{seeds} recordings a fault; {arguments.trials} trials of {arguments.seconds} s a side, 4 requests in flight\n")
     print("| planted | rule | found | first | not beyond doubt | other rules that held | conclusions |\n| --- | --- | ---: | ---: | ---: | --- | --- |")
     for fault in faults:
         found = first = unsure = 0
@@ -416,7 +416,7 @@ def main():
         for seed in range(1, seeds + 1):
             try:
                 with tempfile.TemporaryDirectory() as folder:
-                    rule, explanation = record(asked, pathlib.Path(folder), fault, seed)
+                    rule, explanation = record(arguments, pathlib.Path(folder), fault, seed)
             except Skipped as error:
                 print(f"| {fault} | skipped: {error} | | | | | |", flush=True)
                 break

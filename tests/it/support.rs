@@ -505,6 +505,8 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) {
     for path in files_under(from) {
         let copy = to.join(path.strip_prefix(from).expect("a file of the folder"));
         fs::create_dir_all(copy.parent().expect("a file lies in a folder")).expect("a folder of the copy");
+        // A file that is there may be a link, whose bytes others read.
+        let _ = fs::remove_file(&copy);
         fs::copy(&path, &copy).expect("a file can be copied");
         // The times of a store's files tell which blobs were put again after a run.
         let modified = fs::metadata(&path).and_then(|found| found.modified()).expect("a time");

@@ -540,7 +540,7 @@ mod tests {
 
     #[test]
     fn every_kept_input_is_survived() {
-        // At once: the others would wait for the slowest one.
+        // In parallel, because some targets are far slower than others.
         std::thread::scope(|scope| {
             for target in TARGETS {
                 scope.spawn(|| replay(target));

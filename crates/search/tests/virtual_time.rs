@@ -114,7 +114,7 @@ fn true_knee(rule: &Rule) -> f64 {
 fn the_knee_is_found_within_five_percent_by_each_of_twenty_seeds() {
     let rule = Rule::new(Goal::MaxRate);
     let knee = true_knee(&rule);
-    let is_near = |number| {
+    let check = |number| {
         let (end, seen) = search(&rule, number, TTFT_NS);
         let Step::Found(bracket) = end else { panic!("seed {number}: {end:?}") };
         let distance = bracket.crossing / knee - 1.0;
@@ -127,8 +127,8 @@ fn the_knee_is_found_within_five_percent_by_each_of_twenty_seeds() {
         assert!(distance.abs() <= 0.05, "seed {number}: {bracket:?}, and the knee is at {knee}");
     };
     std::thread::scope(|scope| {
-        for half in [1, 2] {
-            scope.spawn(move || (half..=20).step_by(2).for_each(is_near));
+        for first in [1, 2] {
+            scope.spawn(move || (first..=20).step_by(2).for_each(check));
         }
     });
 }

@@ -83,7 +83,7 @@ impl RankedBytes {
         if let Some(missing) = (0..=u8::MAX).find(|byte| !ranks.contains_key([*byte].as_slice())) {
             return Err(TokenizerError::ByteMissing(missing));
         }
-        // After the lines: a file that is none is refused for less than the pattern costs.
+        // Last, because it is expensive: a malformed file is refused before it.
         let expression = match pattern.parse::<TiktokenEncoding>() {
             Ok(encoding) => expression_of(encoding),
             Err(_) => pattern,

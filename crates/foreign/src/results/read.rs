@@ -235,13 +235,13 @@ impl Reader {
     }
 }
 
-/// Returns the remark about files whose version is none that is known, or is that of Assay's own export.
+/// Returns the remark about files whose version is not known, or which state that Assay exported them.
 fn of_unknown_version(format: &ResultFormat, version: &str) -> String {
     let (tool, known) = (format.tool, format.versions);
     if let Some(assay) = version.strip_prefix(EXPORTED) {
         let assay = assay.escape_debug();
         return format!(
-            "Assay {assay} exported the files from a run, and {tool} did not make them: the run itself can be verified"
+            "the files state that Assay {assay} exported them from a run, and {tool} did not make them: the run itself has the evidence"
         );
     }
     let version = version.escape_debug();

@@ -239,7 +239,7 @@ fn a_version_whose_files_are_not_known_is_remarked() {
     }
     assert!(remarks("aiperf", "\"aiperf_version\": \"0.13.0\"", "\"aiperf_version\": \"0.14.0\"").is_some());
     let exported = changed("aiperf", "\"aiperf_version\": \"0.13.0\"", "\"aiperf_version\": \"assay-0.1.0\"").expect("read");
-    let of_export = "Assay 0.1.0 exported the files from a run, and AIPerf did not make them: the run itself can be verified";
+    let of_export = "the files state that Assay 0.1.0 exported them from a run, and AIPerf did not make them: the run itself has the evidence";
     assert_eq!(exported.remarks, [of_export]);
     let of_library = |to| remarks("google-benchmark", "\"library_version\": \"v1.8.3\", ", to);
     assert!(of_library("\"library_version\": \"v2.0\", ").is_some());

@@ -84,8 +84,8 @@ fn a_commit_that_stopped_after_any_step_is_finished_by_the_next() {
     let whole = steps_of(&TestStore::new(), 1).len();
     assert_eq!(whole, 24, "twelve tables, a copy and a commit each");
     std::thread::scope(|scope| {
-        for half in [1, 2] {
-            scope.spawn(move || (half..=whole).step_by(2).for_each(|stop| stop_after(stop, whole)));
+        for first in [1, 2] {
+            scope.spawn(move || (first..=whole).step_by(2).for_each(|stop| stop_after(stop, whole)));
         }
     });
 }
