@@ -501,26 +501,28 @@ pub(crate) fn files_under(folder: &Path) -> Vec<PathBuf> {
 
 /// Copies a folder with its contents.
 pub(crate) fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("the copy's folder");
-    for path in files_under(from) {
-        let copy = to.join(path.strip_prefix(from).expect("a file of the folder"));
-        fs::create_dir_all(copy.parent().expect("a file lies in a folder")).expect("a folder of the copy");
+    for_each_file(from, to, |path, copy| {
         // A file that is there may be a link, whose bytes others read.
-        let _ = fs::remove_file(&copy);
-        fs::copy(&path, &copy).expect("a file can be copied");
+        let _ = fs::remove_file(copy);
+        fs::copy(path, copy).expect("a file can be copied");
         // The times of a store's files tell which blobs were put again after a run.
-        let modified = fs::metadata(&path).and_then(|found| found.modified()).expect("a time");
-        fs::File::open(&copy).and_then(|file| file.set_modified(modified)).expect("a time can be set");
-    }
+        let modified = fs::metadata(path).and_then(|found| found.modified()).expect("a time");
+        fs::File::open(copy).and_then(|file| file.set_modified(modified)).expect("a time can be set");
+    });
 }
 
 /// Links the files of a folder, for a copy in which files are replaced and never written into: a copy costs more than what is tried with it.
 pub(crate) fn link_folder(from: &Path, to: &Path) {
+    for_each_file(from, to, |path, link| fs::hard_link(path, link).expect("a file can be linked"));
+}
+
+/// Calls a function with each file of a folder and its path in another one, whose folders it creates.
+fn for_each_file(from: &Path, to: &Path, place: impl Fn(&Path, &Path)) {
     fs::create_dir_all(to).expect("the copy's folder");
     for path in files_under(from) {
-        let link = to.join(path.strip_prefix(from).expect("a file of the folder"));
-        fs::create_dir_all(link.parent().expect("a file lies in a folder")).expect("a folder of the copy");
-        fs::hard_link(&path, &link).expect("a file can be linked");
+        let copy = to.join(path.strip_prefix(from).expect("a file of the folder"));
+        fs::create_dir_all(copy.parent().expect("a file lies in a folder")).expect("a folder of the copy");
+        place(&path, &copy);
     }
 }
 

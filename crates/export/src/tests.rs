@@ -224,6 +224,16 @@ fn read(export: &Export, keep: &dyn Fn(&str) -> bool) -> Results {
     read_results(&files).expect("Assay's reader takes the files")
 }
 
+#[test]
+fn files_that_state_a_version_say_that_assay_exported_them() {
+    for name in ["aiperf", "genai-bench", "guidellm"] {
+        let run = serving_run();
+        let stated = format!("the files state that Assay {} exported them from a run", run.version);
+        let remarks = read(&export(name, &run), &|_| true).remarks;
+        assert!(remarks.iter().any(|remark| remark.starts_with(&stated)), "{name}: {remarks:?}");
+    }
+}
+
 /// The numbers of a trial by metric and statistic.
 fn numbers(results: &Results) -> BTreeMap<(String, String), f64> {
     let rows = results.rows.iter().map(|row| ((row.metric.clone(), row.statistic.clone()), row.value));

@@ -540,20 +540,14 @@ mod tests {
 
     #[test]
     fn every_kept_input_is_survived() {
-        // In parallel, because some targets are far slower than others.
-        std::thread::scope(|scope| {
-            for target in TARGETS {
-                scope.spawn(|| replay(target));
-            }
-        });
-    }
-
-    fn replay(target: &Target) {
-        let text = std::fs::read_to_string(Corpus::path(target.name)).unwrap_or_else(|error| panic!("{}: {error}", target.name));
-        let corpus = Corpus::parse(&text).unwrap_or_else(|error| panic!("{}: {error:?}", target.name));
-        assert_eq!(corpus.to_text(), text, "{}: each input once, in order", target.name);
-        assert!(corpus.inputs().count() > 1, "{}: nothing is replayed", target.name);
-        corpus.inputs().for_each(target.run);
+        for target in TARGETS {
+            let text =
+                std::fs::read_to_string(Corpus::path(target.name)).unwrap_or_else(|error| panic!("{}: {error}", target.name));
+            let corpus = Corpus::parse(&text).unwrap_or_else(|error| panic!("{}: {error:?}", target.name));
+            assert_eq!(corpus.to_text(), text, "{}: each input once, in order", target.name);
+            assert!(corpus.inputs().count() > 1, "{}: nothing is replayed", target.name);
+            corpus.inputs().for_each(target.run);
+        }
     }
 
     /// The inputs of a target are too short for the limit.

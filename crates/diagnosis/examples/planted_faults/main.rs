@@ -137,7 +137,7 @@ fn draw_pair(set: SeedSet, number: u32) -> Vec<Fault> {
         let pair = [draws.one_of(&Fault::ALL), draws.one_of(&Fault::ALL)];
         let [one, other] = pair.map(|fault| fault.description().rule);
         let go_together = one != other && !pair.contains(&Fault::AdmissionWaits);
-        if go_together && Setup::draw(seed, TRIALS, &pair).is_some() {
+        if go_together && Setup::draw(seed, &pair).is_some() {
             return pair.to_vec();
         }
     }

@@ -38,8 +38,6 @@ const JOBS_S: u32 = 120;
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     seed: Seed,
-    /// The trials of each side.
-    trials: usize,
     pub(crate) faults: Vec<Fault>,
     pub(crate) healthy: Conditions,
     /// The requests in flight at the point with most load.
@@ -81,8 +79,8 @@ struct Noise {
 }
 
 impl Setup {
-    /// Draws a recording with this number of trials of each side; `None` if these faults do not go together.
-    pub(crate) fn draw(seed: Seed, trials: usize, faults: &[Fault]) -> Option<Self> {
+    /// Draws a recording; `None` if these faults do not go together.
+    pub(crate) fn draw(seed: Seed, faults: &[Fault]) -> Option<Self> {
         let mut restrictions = Restrictions::default();
         if !faults.iter().all(|fault| fault.restrict(&mut restrictions)) {
             return None;
@@ -100,7 +98,6 @@ impl Setup {
         let work = draw_work(&mut draws, &engine, in_flight, is_open, prefix_cache);
         let mut setup = Self {
             seed,
-            trials,
             faults: faults.to_vec(),
             healthy: draw_conditions(&mut draws, deployment, engine),
             in_flight,
@@ -175,26 +172,31 @@ impl Setup {
         (outcomes(&trial.records, point.work.arrivals), trial, Vec::new())
     }
 
-    /// Returns the attempts of both sides at every point, as `assay explain` reads them of two runs.
-    pub(crate) fn pairs(&self) -> Vec<Pair> {
+    /// Returns the attempts of both sides at every point, as `assay explain` reads them of two runs, with this number of trials of each
+    /// side, two or more.
+    pub(crate) fn pairs(&self, trials: usize) -> Vec<Pair> {
+        let windows = |point: &Point, side: usize| {
+            let place = |index: usize| index as f64 / (trials - 1) as f64 - 0.5;
+            (0..trials).map(|index| self.window(point, side, index, place(index))).collect()
+        };
         let pair = |point: &Point| Pair {
             case: CASE.to_owned(),
             point: point.name.clone(),
-            baseline: (0..self.trials).map(|index| self.window(point, 0, index)).collect(),
-            candidate: (0..self.trials).map(|index| self.window(point, 1, index)).collect(),
+            baseline: windows(point, 0),
+            candidate: windows(point, 1),
             subject: Subject::Requests,
             known_worse: BTreeSet::new(),
         };
         self.points.iter().map(pair).collect()
     }
 
-    fn window(&self, point: &Point, side: usize, index: usize) -> Window {
+    /// Returns the trial of a number, at its place among those of its side.
+    fn window(&self, point: &Point, side: usize, index: usize, place: f64) -> Window {
         let purpose = |what: &str| format!("{what} {} {side} {index}", point.name);
         let requests = if self.same_requests { format!("requests {} {index}", point.name) } else { purpose("requests") };
         let seeds = TrialSeeds { work: self.seed.mixed_with(&requests), noise: self.seed.mixed_with(&purpose("noise")) };
         let mut draws = Draws::new(&self.seed, &purpose("variation"));
         let mut conditions = self.conditions(point, side == 1);
-        let place = index as f64 / (self.trials - 1) as f64 - 0.5;
         vary(&mut conditions, &self.noise, side, place, &mut draws);
         let (outcomes, trial, jobs) = self.measure(&conditions, point, seeds);
         let recorder = Recorder {

@@ -60,14 +60,14 @@ pub(crate) struct Scored {
 /// # Panics
 /// Panics if no draw makes an outcome worse: then the generator is at fault.
 pub(crate) fn record(seed: Seed, trials: usize, faults: &[Fault]) -> Option<Scored> {
-    let draw = |number: u32| Setup::draw(seed.mixed_with(&format!("draw {number}")), trials, faults);
+    let draw = |number: u32| Setup::draw(seed.mixed_with(&format!("draw {number}")), faults);
     draw(0)?;
     for redraws in 0..MAX_DRAWS {
         let setup = draw(redraws)?;
         let changes: Vec<f64> = faults.iter().map(|fault| setup.with_only(*fault).change_without_noise()).collect();
         if changes.iter().all(|change| *change >= LEAST_CHANGE && change.is_finite()) {
             let change = changes.into_iter().fold(0.0, f64::max);
-            return Some(score(&setup, change, redraws, &explain(rules(), &setup.pairs())));
+            return Some(score(&setup, change, redraws, &explain(rules(), &setup.pairs(trials))));
         }
     }
     panic!("no draw of {faults:?} makes an outcome worse");

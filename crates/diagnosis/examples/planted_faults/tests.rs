@@ -7,7 +7,7 @@ use crate::scheduler::{self, Use, Waiting};
 use crate::score::{SeedSet, record};
 
 fn setup(fault: Fault, number: u32) -> Setup {
-    Setup::draw(SeedSet::Development.seed("test", number), TRIALS, &[fault]).expect("one fault goes with itself")
+    Setup::draw(SeedSet::Development.seed("test", number), &[fault]).expect("one fault goes with itself")
 }
 
 #[test]
@@ -29,11 +29,11 @@ fn every_fault_makes_an_outcome_worse_in_one_of_few_draws() {
 #[test]
 fn the_same_seed_has_the_same_recording() {
     let setup = setup(Fault::StragglingGpu, 3);
-    let [one, other] = [setup.pairs(), setup.pairs()];
+    let [one, other] = [setup.pairs(TRIALS), setup.pairs(TRIALS)];
     assert_eq!(one, other);
     let [one, other] = [explain(rules(), &one), explain(rules(), &other)];
     assert_eq!(one, other);
-    assert_ne!(setup.pairs(), self::setup(Fault::StragglingGpu, 4).pairs());
+    assert_ne!(setup.pairs(TRIALS), self::setup(Fault::StragglingGpu, 4).pairs(TRIALS));
 }
 
 #[test]
