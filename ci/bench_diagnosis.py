@@ -358,7 +358,7 @@ def nothing(_):
 
 # The fault, the rule that is to find it, what is before or beside one of two servers, and the settings of both.
 ENDPOINTS = {
-    "queue filled by other clients": ("server-queue", shared, ["--max-num-seqs", "4"]),
+    "queue filled by other clients": ("other-clients", shared, ["--max-num-seqs", "4"]),
     "delay on the path": ("network-path", delayed, []),
     "less bandwidth on the path": ("network-path", narrow, []),
     "packet loss of 5 %": ("packet-loss", functools.partial(lossy, 0.05), []),

@@ -295,7 +295,7 @@ fn describe_absent(absent: Absent, signal: &Signal) -> Unchecked {
         }
         (Absent::NothingCounted, _) => format!("nothing was counted that the {name} could be of"),
         (Absent::BelowZero, _) => format!(
-            "the {name} would be below zero in an attempt: the readings are of other requests than the run's own, or of another time"
+            "the {name} would be below zero in most attempts: the readings are of other requests than the run's own, or of another time"
         ),
     };
     let is_missing = match absent {
@@ -317,7 +317,7 @@ fn test(signal: &Signal, pair: &Pair) -> Tested {
             side => values(side, of),
         })
     };
-    let measured = both(&|window| value(signal, window));
+    let measured = both(&|window| value(signal, window)).map(|side| if_not_below_zero(signal, side));
     // Where neither side has the metric, its absence is no value, but a source that is missing.
     let is_final = signal.when_absent.is_none() || measured.iter().all(Result::is_err);
     let sides = if is_final { measured } else { both(&|window| value_or_absence(signal, window)) };
@@ -338,14 +338,20 @@ fn value_or_absence(signal: &Signal, window: &Window) -> Result<f64, Absent> {
     })
 }
 
-/// Returns the values of a side's attempts that have one; the reason if none has. If a value of one attempt cannot be, those of the others are not
-/// taken either: leaving the smallest out would move their median.
+/// Refuses the values of a difference that cannot be negative, if their median is, by more than the amount that matters. One alone may be: the minuend and
+/// the subtrahend are of requests that are not all the same, and leaving the smallest out would move the median.
+fn if_not_below_zero(signal: &Signal, side: Result<Vec<f64>, Absent>) -> Result<Vec<f64>, Absent> {
+    let is_difference = signal.is.iter().any(|formula| formula.less_from.is_some());
+    let is_below = |values: &[f64]| Samples::new(values).is_ok_and(|values| values.median() < -signal.amount);
+    side.and_then(|values| if is_difference && is_below(&values) { Err(Absent::BelowZero) } else { Ok(values) })
+}
+
+/// Returns the values of a side's attempts that have one; the reason if none has.
 fn values(windows: &[Window], of: impl Fn(&Window) -> Result<f64, Absent>) -> Result<Vec<f64>, Absent> {
     let (mut values, mut absent) = (Vec::new(), None);
     for window in windows {
         match of(window) {
             Ok(value) => values.push(value),
-            Err(Absent::BelowZero) => return Err(Absent::BelowZero),
             Err(why) => absent = absent.max(Some(why)),
         }
     }
@@ -421,7 +427,8 @@ fn is_beyond(signal: &Signal, baseline: f64, candidate: f64) -> bool {
     large > small && large - small >= signal.amount && by_ratio && signal.below.is_none_or(|level| candidate < level)
 }
 
-/// Looks for one object that stands out among the others in every attempt of the candidate, and did not in those of the baseline.
+/// Looks for one object that stands out among the others in every attempt of the candidate, did not in any of the baseline, and has moved by as much as the
+/// signal demands.
 ///
 /// If no object differed from the others, the same one would stand out most in `k` attempts with probability `n^(1 - k)`, of `n` objects; and if none had
 /// changed, one of them would have moved so far from its own values on the other side with at most `n` times the probability of one. The smaller of both is
@@ -473,19 +480,23 @@ fn test_among(signal: &Signal, labels: &[String], pair: &Pair) -> Tested {
     let of_object = |windows: &[BTreeMap<String, f64>]| -> Vec<f64> {
         windows.iter().filter_map(|values| values.get(*name)).copied().collect()
     };
-    let by_change = match compare(signal, &of_object(&baseline), &of_object(&windows)) {
-        Tested::Compared(moved) => moved.p() * objects as f64,
-        Tested::Absent(_) | Tested::TooFew(_) => 1.0,
+    // An object that the other side does not have, such as the GPU of another node, has not moved from anything.
+    let (by_change, is_as_before) = match compare(signal, &of_object(&baseline), &of_object(&windows)) {
+        Tested::Compared(moved) => (moved.p() * objects as f64, !moved.is_beyond),
+        Tested::Absent(_) | Tested::TooFew(_) => (1.0, false),
     };
     let p = (2.0 * by_place.min(by_change)).min(1.0);
     Tested::Compared(Moved {
-        is_beyond: is_beyond(signal, others, own),
+        is_beyond: !is_as_before,
         change: Change { baseline: others, candidate: own, unit: signal.unit.clone(), attempts, p },
         object: Some((*name).to_owned()),
     })
 }
 
 /// Returns the object that is farthest from the others in the signal's direction, if it stands out, with the median of all and its own value.
+///
+/// It has to be as far from the others as the signal demands, too: among few objects that hardly differ, the scale is next to nothing, and one of them would
+/// stand out by a thousandth.
 fn stands_out<'a>(signal: &Signal, values: &'a BTreeMap<String, f64>) -> Option<(&'a str, f64, f64)> {
     let all = Samples::new(&values.values().copied().collect::<Vec<_>>()).ok()?;
     let (median, scale) = (all.median(), robust::mad(&all));
@@ -494,7 +505,8 @@ fn stands_out<'a>(signal: &Signal, values: &'a BTreeMap<String, f64>) -> Option<
         Direction::Down => median - value,
     };
     let (name, own) = values.iter().max_by(|one, other| distance(*one.1).total_cmp(&distance(*other.1)))?;
-    (distance(*own) > 0.0 && distance(*own) >= STANDS_OUT * scale).then_some((name.as_str(), median, *own))
+    let is_far = distance(*own) >= STANDS_OUT * scale && is_beyond(signal, median, *own);
+    is_far.then_some((name.as_str(), median, *own))
 }
 
 /// Returns the outcome of a rule that got worse with the least doubt, and its p-value for all outcomes that the rule names.
@@ -631,13 +643,18 @@ fn findings(judged: &[Judged<'_>]) -> Vec<Finding> {
 
 /// Returns the number of findings of the same case that lead to each one, one by way of the other: 0 for a cause.
 fn steps_from_a_cause(findings: &[Finding], judged: &[Judged<'_>]) -> BTreeMap<(&'static str, String), usize> {
-    let follows = |name: &str| judged.iter().find(|found| found.rule.rule == name).map_or(&[][..], |found| &found.rule.follows);
-    let holds = |name: &str, case: &str| findings.iter().any(|found| found.rule == name && found.case == case);
+    let rule = |name: &str| judged.iter().map(|found| found.rule).find(|rule| rule.rule == name);
+    let of_case = |name: &str, case: &str| findings.iter().find(|found| found.rule == name && found.case == case);
     let mut steps: BTreeMap<(&'static str, String), usize> = BTreeMap::new();
     // No rule follows itself, so the longest way has fewer steps than there are findings.
     for _ in findings {
         for finding in findings {
-            let before = follows(finding.rule).iter().filter(|name| holds(name, &finding.case));
+            let follows = rule(finding.rule).into_iter().flat_map(|rule| &rule.follows);
+            let mutual = rule(finding.rule).into_iter().flat_map(|rule| &rule.mutual);
+            let is_larger = |other: &Finding| other.first_ratio() > finding.first_ratio();
+            let before = follows
+                .filter(|name| of_case(name, &finding.case).is_some())
+                .chain(mutual.filter(|name| of_case(name, &finding.case).is_some_and(is_larger)));
             let longest = before.map(|name| {
                 let known = steps.iter().find(|((rule, case), _)| rule == name && *case == finding.case);
                 known.map_or(0, |(_, steps)| *steps) + 1

@@ -122,6 +122,17 @@ pub struct Finding {
     pub experiment: Option<Experiment>,
 }
 
+impl Finding {
+    /// Returns the change of its first signal at that point, as the larger value over the smaller one; infinite from zero or less.
+    pub(crate) fn first_ratio(&self) -> f64 {
+        let ratio = |change: &Change| {
+            let (small, large) = (change.baseline.min(change.candidate), change.baseline.max(change.candidate));
+            if small > 0.0 { large / small } else { f64::INFINITY }
+        };
+        self.seen.first().map_or(1.0, |seen| ratio(&seen.change))
+    }
+}
+
 /// A rule of which all parts moved at a point, and which may hold by chance.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Unsure {

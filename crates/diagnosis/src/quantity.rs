@@ -162,13 +162,13 @@ fn of_origin(
         }
     };
     let value = value * formula.times.unwrap_or(signal.times);
-    match &formula.less_from {
-        None => Ok(value),
-        Some(outcome) => {
-            let left = window.outcomes.get(outcome).map(|found| found.value - value).ok_or(Absent::NoMetric)?;
-            if left < 0.0 { Err(Absent::BelowZero) } else { Ok(left) }
-        }
-    }
+    let outcome = |name: &String| window.outcomes.get(name).map(|found| found.value).ok_or(Absent::NoMetric);
+    let value = match formula.over_outcome.as_ref().map(outcome).transpose()? {
+        Some(divisor) if divisor <= 0.0 => return Err(Absent::NothingCounted),
+        Some(divisor) => value / divisor,
+        None => value,
+    };
+    Ok(formula.less_from.as_ref().map(outcome).transpose()?.map_or(value, |whole| whole - value))
 }
 
 /// Returns the quotient of two metrics.

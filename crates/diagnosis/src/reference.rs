@@ -42,6 +42,7 @@ fn write_signal(page: &mut String, signal: &Signal, supports: &str) {
             let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
             let over = formula.over.as_ref().map(|over| format!(" / `{over}{labels}`")).unwrap_or_default();
             let by = formula.by.as_ref().map(by_label).unwrap_or_default();
+            let divided = formula.over_outcome.as_ref().map(|outcome| format!(" / `{outcome}`")).unwrap_or_default();
             let from = formula.less_from.as_ref().map(|from| format!("`{from}` - ")).unwrap_or_default();
             let of = match formula.statistic {
                 Statistic::Mean => "",
@@ -49,7 +50,7 @@ fn write_signal(page: &mut String, signal: &Signal, supports: &str) {
             };
             let of_event = formula.event.as_ref().map(|event| format!(" of {}", facts(event))).unwrap_or_default();
             let zero = formula.zero_beside.as_ref().map(|beside| format!(" (0 beside {})", facts(beside))).unwrap_or_default();
-            format!("{of}{from}`{}{labels}`{over}{by}{of_event}{zero}", formula.metric)
+            format!("{of}{from}`{}{labels}`{over}{by}{divided}{of_event}{zero}", formula.metric)
         })
         .collect();
     let direction = match signal.moved {

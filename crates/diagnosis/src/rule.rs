@@ -225,9 +225,19 @@ pub(crate) struct Formula {
     /// The statistic of both.
     #[serde(default)]
     pub(crate) statistic: Statistic,
+    /// The outcome that the result is divided by.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) over_outcome: Option<String>,
     /// The outcome that the result, in the signal's unit, is subtracted from.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) less_from: Option<String>,
+}
+
+impl Formula {
+    /// Returns true if an outcome is a part of it.
+    fn is_of_an_outcome(&self) -> bool {
+        self.less_from.is_some() || self.over_outcome.is_some()
+    }
 }
 
 /// The labels that tell apart the objects among which one is looked for, such as `[Hostname, gpu]`.
@@ -308,6 +318,10 @@ pub struct Rule {
     /// The rules whose matter leads to this one: if one of them holds at the same case, its finding comes first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub follows: Vec<String>,
+    /// The rules whose matter leads to this one, and this one's to theirs: of those that hold, the one whose first signal changed by the larger ratio
+    /// comes first. Each of them names the other.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub mutual: Vec<String>,
     /// The outcomes, of which one has to be worse; `any` for all, `none` if the rule explains no outcome.
     pub slower: Vec<String>,
     /// The signals that all have to have moved.
@@ -430,13 +444,15 @@ fn check_signal(signal: &Signal) -> Result<(), String> {
     }
     check_facts(signal).or_else(|problem| refuse(&problem))?;
     let is_outcome = signal.of == SourceClass::Outcome;
-    let has_parts = |formula: &Formula| formula.over.is_some() || formula.less_from.is_some() || formula.times.is_some();
+    let has_parts = |formula: &Formula| formula.over.is_some() || formula.is_of_an_outcome() || formula.times.is_some();
     if is_outcome && signal.is.iter().any(has_parts) {
         return refuse("an outcome is taken as it is");
     }
     match &signal.among {
         Some(labels) if is_outcome || labels.is_empty() => refuse("`among` needs labels of a telemetry metric"),
-        Some(_) if signal.is.iter().any(|formula| formula.less_from.is_some()) => refuse("`among` has no `less_from`"),
+        Some(_) if signal.is.iter().any(Formula::is_of_an_outcome) => {
+            refuse("`among` has no `less_from` and no `over_outcome`: an outcome is of no object")
+        }
         _ => Ok(()),
     }
 }
@@ -449,7 +465,7 @@ fn check_facts(signal: &Signal) -> Result<(), String> {
         return if is_wrong { Err("`event` and `zero_beside` are of a `cluster_event`".to_owned()) } else { Ok(()) };
     }
     let is_of_metrics = |formula: &Formula| {
-        formula.over.is_some() || formula.less_from.is_some() || formula.times.is_some() || !formula.labels.is_empty()
+        formula.over.is_some() || formula.is_of_an_outcome() || formula.times.is_some() || !formula.labels.is_empty()
     };
     if signal.among.is_some() || signal.when_absent.is_some() || signal.explains.is_some() || signal.is.iter().any(is_of_metrics)
     {
@@ -463,11 +479,16 @@ fn check_facts(signal: &Signal) -> Result<(), String> {
     })
 }
 
-/// Returns a rule that is named in `follows` and is not there, or that follows itself by way of others, with the rule that names it.
+/// Returns a rule that is named in `follows` and is not there, or that follows itself by way of others, with the rule that names it; or one that is named in
+/// `mutual` and does not name the other.
 #[cfg(test)]
 fn misplaced(rules: &[Rule]) -> Option<(&str, &str)> {
     let named = |name: &str| rules.iter().find(|rule| rule.rule == name);
     for rule in rules {
+        let is_one_sided = |name: &&String| named(name).is_none_or(|other| !other.mutual.contains(&rule.rule));
+        if let Some(name) = rule.mutual.iter().find(is_one_sided) {
+            return Some((&rule.rule, name));
+        }
         let (mut seen, mut open) = (BTreeSet::new(), vec![rule]);
         while let Some(next) = open.pop() {
             for name in &next.follows {
@@ -581,6 +602,14 @@ mod tests {
                 "`by` is of quotients, and needs `over`",
             ),
             (rule(&signal(", amount: 1, among: []")), "`among` needs labels of a telemetry metric"),
+            (
+                rule(&signal(", amount: 1, among: [gpu]").replace("metric: m", "metric: m, over_outcome: o")),
+                "`among` has no `less_from` and no `over_outcome`",
+            ),
+            (
+                rule(&signal(", ratio: 2").replace("of: host", "of: outcome").replace("metric: m", "metric: m, over_outcome: o")),
+                "an outcome is taken as it is",
+            ),
             (rule(&signal(", amount: 1, other: 1")), "unknown field `other`"),
             (rule(""), "it needs `slower` and a signal"),
             (rule(&signal(", ratio: 2")).replace("[any]", "[any, ttft_ms_p50]"), "stand alone"),

@@ -2,7 +2,8 @@
 //!
 //!     cargo run --release -p assay-diagnosis --example planted_faults -- [--trials TRIALS] [SET [SEEDS [CLEAN [PAIRS [FAULT...]]]]]
 //!
-//! SET is `development` (default) or `held-back`: other seeds, and with them other engines, loads, noise, strengths and pairs. SEEDS is the number
+//! SET is `development` (default) or `held-back`: other seeds, and with them other engines, loads, noise, strengths and pairs. Seeds that were used are not
+//! held back any more: after a change of the rules, the set has new ones ([`score::SeedSet`]). SEEDS is the number
 //! of recordings of each fault (20), CLEAN that of recordings without one (200), PAIRS that of recordings with two (100), and FAULT is a fault's rule.
 //! TRIALS is the number of trials of each side (5).
 //! The same arguments print the same bytes.

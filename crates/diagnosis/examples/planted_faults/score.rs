@@ -24,9 +24,17 @@ impl SeedSet {
         }
     }
 
+    /// Returns the text that seeds come from. Rules that were changed after a held-back set was evaluated are evaluated by another one.
+    fn label(self) -> &'static str {
+        match self {
+            Self::Development => "development",
+            Self::HeldBack => "held-back 2",
+        }
+    }
+
     /// Returns the seed of a recording.
     pub(crate) fn seed(self, kind: &str, number: u32) -> Seed {
-        Seed::default().mixed_with(&format!("{} {kind} {number}", self.name()))
+        Seed::default().mixed_with(&format!("{} {kind} {number}", self.label()))
     }
 }
 
