@@ -94,18 +94,22 @@ fn a_command_that_does_more_work_is_slower() {
         let common = ["--baseline", "./work 0.04 'of the baseline'", "--runs", "12", "--run-id", id];
         exec(&fixture, &[&common, more, &["--", "./work", "0.4"]].concat())
     };
+    // Times are as noisy as the machine is busy: where pairs resemble those before them, nothing is concluded, and said.
+    let resembles = |text: &str| text.contains("its pairs resemble those before them");
     let slower = compare(&[], "shown").success();
     let says = |part: &str| slower.stdout.lines().any(|line| line.starts_with(part));
-    assert!(slower.stdout.contains(" than the baseline: `"), "{}", slower.stdout);
-    // Wall times are as noisy as the machine is busy.
-    assert!(says("  wall_time_ms  ") && says("  cpu_time_ms   more CPU time "), "{}", slower.stdout);
+    assert!(slower.stdout.contains(" than the baseline: `") || resembles(&slower.stdout), "{}", slower.stdout);
+    let is_more = says("  cpu_time_ms   more CPU time ") || says("  cpu_time_ms   inconclusive") && resembles(&slower.stdout);
+    assert!(says("  wall_time_ms  ") && is_more, "{}", slower.stdout);
     let sides: Vec<String> = attempts(&fixture, "shown").iter().map(|attempt| text(&attempt["case_id"]).to_owned()).collect();
     assert_eq!(sides.len(), 24);
     assert!(sides.chunks(2).all(|pair| pair[0] != pair[1]), "the sides of each pair are adjacent: {sides:?}");
-    let blocked = compare(&["--max-regression", "50%", "--json"], "blocked").exits(40).json();
+    let blocked = compare(&["--max-regression", "50%", "--json"], "blocked");
+    let outcome = if blocked.code == 41 && resembles(&blocked.stdout) { "inconclusive" } else { "regressed" };
+    let blocked = blocked.exits(if outcome == "regressed" { 40 } else { 41 }).json();
     assert_eq!(
         (text(&blocked["comparison"]["outcome"]), &blocked["comparison"]["verdict"]["policy"]["budget"]),
-        ("regressed", &json!(0.5))
+        (outcome, &json!(0.5))
     );
     let listed = fixture.assay(&["runs"]).success().stdout;
     assert!(listed.lines().any(|line| line.starts_with("blocked ") && line.contains(" ms, candidate ")), "{listed}");
@@ -115,7 +119,8 @@ fn a_command_that_does_more_work_is_slower() {
     assert!(walked("candidate").contains("/work 0.4\n"), "{}", walked("candidate"));
     // The other way round, nothing got worse.
     let faster = exec(&fixture, &["--baseline", "./work 0.4", "--runs", "12", "--max-regression", "5", "--", "./work", "0.04"]);
-    assert!([0, 41].contains(&faster.code) && faster.stdout.contains("  cpu_time_ms   less CPU time "), "{}", faster.stdout);
+    let is_less = faster.stdout.contains("  cpu_time_ms   less CPU time ") || resembles(&faster.stdout);
+    assert!([0, 41].contains(&faster.code) && is_less, "{}", faster.stdout);
 }
 
 #[test]
